@@ -22,7 +22,7 @@ import torch
 from bench_neighbors import IN_PRINT, figures, load
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import measure
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.settings import Plan
 from machine import RESULTS, write

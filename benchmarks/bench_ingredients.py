@@ -23,10 +23,8 @@ from bench_neighbors import load
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import compute
-from hierlearn.pipeline.blend_jobs import BlendRows
-from hierlearn.pipeline.parts import predict_answers
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.train import run
+from hierlearn.pipeline.blend import BlendRows, predict_answers
+from hierlearn.pipeline.run import Reporting, run
 from hierlearn.training.blending import Ingredient, answers_of, ingredients
 from hierlearn.training.choose import Facts
 from hierlearn.training.processes import Processes

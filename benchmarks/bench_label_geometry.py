@@ -30,7 +30,7 @@ from hierlearn.links import HeadOutput
 from hierlearn.metrics.measure import measure
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.settings import Plan
 from machine import write
 

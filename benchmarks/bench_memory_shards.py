@@ -37,9 +37,8 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, Part, Remembered, nearest_in_shards
 from hierlearn.networks.memories import memory_heads, set_memory
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.memory_folder import MemoryFolder
-from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.remember import MemoryFolder, remember
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import save_into
 from hierlearn.training import Plan
 from hierlearn.training.processes import processes

@@ -29,7 +29,7 @@ from hierlearn.datasets import DATASETS
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import hit_at_k
 from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.settings import Plan
 from machine import write

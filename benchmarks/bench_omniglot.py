@@ -33,7 +33,7 @@ import torch
 from hierlearn.datasets import Images
 from hierlearn.lab.corpora.omniglot import load_omniglot
 from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.settings import Plan
 from machine import write

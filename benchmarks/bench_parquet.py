@@ -65,7 +65,7 @@ def write_files(folder: Path, rows: int, features: int = FEATURES, classes: int 
 def train(folder: Path, seconds: float, ahead: bool, epochs: int) -> None:
     """Train on the files of a folder; print the figures of this process as JSON."""
     from hierlearn.pipeline import train as run
-    from hierlearn.pipeline.reporting import Reporting
+    from hierlearn.pipeline.run import Reporting
     from hierlearn.training.solvers.gradient import Trainer
     from hierlearn.training.stream import GroupCache
 

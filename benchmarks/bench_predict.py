@@ -29,7 +29,7 @@ import torch
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.datasets.tables.write import table_writer
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.answer_columns import ClassNames
+from hierlearn.pipeline.answers import ClassNames
 from hierlearn.pipeline.predict import answer_names, class_answers
 from machine import versions, write
 

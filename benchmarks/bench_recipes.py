@@ -22,7 +22,7 @@ from hierlearn.datasets import load_dataset
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import measure
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.settings import Plan
 from machine import RESULTS, write
 

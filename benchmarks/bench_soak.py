@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hierlearn.datasets import load_dataset
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training import Plan
 from machine import write

@@ -40,7 +40,7 @@ from hierlearn.links import HeadOutput, Link
 from hierlearn.losses import ElementwiseLoss
 from hierlearn.metrics import Metric
 from hierlearn.networks import Head, Network
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 
 QUIET = Reporting(bar=False)
 FAST = {"epochs": 3, "batch_size": 16, "learning_rate": 0.05, "device": "cpu"}

@@ -33,7 +33,7 @@ from hierlearn.lab.candidates import parse_candidate
 from hierlearn.lab.protocol import Protocol
 from hierlearn.links import make_link
 from hierlearn.links.link import link_name
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 from hierlearn.registry import refuse_imports
 
 REGISTRIES = {

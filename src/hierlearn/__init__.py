@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hierlearn.networks import HEADS, NETWORKS
     from hierlearn.pipeline.evaluate import evaluate
     from hierlearn.pipeline.pipeline import Pipeline, load
-    from hierlearn.pipeline.predictor import Predictor
+    from hierlearn.pipeline.predict import Predictor
     from hierlearn.pipeline.train import train
     from hierlearn.pipeline.zero_shot import zero_shot, zero_shot_pipeline
     from hierlearn.training import RECIPES, Plan, Recipe, Settings
@@ -52,7 +52,7 @@ _HOMES = {
     "NeighborHead": "hierlearn.memory",
     "Pipeline": "hierlearn.pipeline",
     "Plan": "hierlearn.training",
-    "Predictor": "hierlearn.pipeline.predictor",
+    "Predictor": "hierlearn.pipeline.predict",
     "RECIPES": "hierlearn.training",
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",

@@ -15,7 +15,7 @@ from hierlearn.pipeline import Pipeline, load, train
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import ABSOLUTE, export
 from hierlearn.pipeline.remember import remap, remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 
 if TYPE_CHECKING:

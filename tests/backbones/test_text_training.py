@@ -16,7 +16,7 @@ from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.ensemble import LoopedEnsemble
 from hierlearn.pipeline import Pipeline, load, train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.solvers.gradient import Trainer
@@ -186,7 +186,7 @@ def test_effort_best_encodes_once_and_stores_one_encoder(
         "quick": Ingredient("quick"),
         "ple": Ingredient("quick", {"preprocessing": "piecewise-linear"}),
     }
-    monkeypatch.setattr("hierlearn.pipeline.best.ingredients", lambda facts: few)
+    monkeypatch.setattr("hierlearn.pipeline.blend.ingredients", lambda facts: few)
     loads = []
     load_weights = HFBackbone.load
 
@@ -255,7 +255,7 @@ def test_rows_in_a_parquet_file_train_as_in_memory(bert: Path, tmp_path: Path, t
 
 def test_a_hostile_description_in_a_model_folder(bert: Path, tmp_path: Path) -> None:
     from hierlearn.files.tensors import CheckpointError
-    from hierlearn.pipeline.config_file import write_config
+    from hierlearn.pipeline.folder import write_config
 
     train(dataset(), plan_of(bert, "full"), out=tmp_path / "model", reporting=QUIET)
     path = tmp_path / "model" / "config.json"

@@ -7,10 +7,10 @@ import pytest
 
 from hierlearn.datasets import read_table
 from hierlearn.metrics import METRICS
-from hierlearn.metrics.registry import shown_metrics
+from hierlearn.metrics.measure import shown_metrics
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline import evaluate as measure
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 
 
 def test_the_columns_and_the_test_rows_are_those_of_the_training(trained, call, tmp_path):

@@ -13,8 +13,8 @@ import pytest
 import warm
 from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.config_file import write_config
 from hierlearn.pipeline.explain import explain
+from hierlearn.pipeline.folder import write_config
 
 
 def written(path, delimiter=","):

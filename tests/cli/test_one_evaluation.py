@@ -15,7 +15,7 @@ import pytest
 
 from cli.conftest import CLASSES
 from hierlearn import HierarchicalClassifier
-from hierlearn.metrics.evaluation import figure_lines, shown
+from hierlearn.metrics.measure import figure_lines, shown
 
 WORDS = [["bark", "paw"], ["bark", "lead"], ["purr", "paw"], ["leaf", "acorn"], ["leaf", "thorn"]]
 

@@ -9,7 +9,7 @@ import warm
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.pipeline.card import yaml_text
+from hierlearn.pipeline.pipeline import yaml_text
 from training.datasets import environment
 
 TRAIN = "train rows.csv --label class --split part --out new --epochs 1 --loss bce"

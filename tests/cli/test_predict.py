@@ -17,7 +17,7 @@ import warm
 from hierlearn.datasets import read_table
 from hierlearn.decoding import risk_threshold
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 from hierlearn.pipeline.predict import NAMES, answers
 
 STATUS = Path("/proc/self/status")

@@ -7,7 +7,7 @@ import pytest
 
 from hierlearn.networks.memories import remembered
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 
 TREE = """life/animal/canine
 life/animal/cat

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 
 RISK = "predict {} new.csv -o out.csv --risk 0.1 --calibrate"
 

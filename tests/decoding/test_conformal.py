@@ -8,8 +8,8 @@ import torch
 from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
 from hierlearn.decoding import ConformalSets
-from hierlearn.decoding.calibration import rank_of
-from hierlearn.decoding.edges import most_specific, topmost
+from hierlearn.decoding.decoder import most_specific, topmost
+from hierlearn.decoding.guarantees import rank_of
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace, structure
 from hierlearn.links import SoftmaxLink

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.decoding import ExpectedF, expected_f, size_search, terminal_mass
+from hierlearn.decoding import ExpectedF, terminal_mass
+from hierlearn.decoding import sets as expected_f
+from hierlearn.decoding import sets as size_search
 from hierlearn.errors import HierlearnError
 from hierlearn.links import SoftmaxLink
 from losses.random_batches import random_hierarchy

@@ -23,8 +23,8 @@ from hierlearn.decoding import (
     risk_threshold,
     terminal_mass,
 )
-from hierlearn.decoding.edges import common_ancestors, most_specific, topmost
-from hierlearn.decoding.risk import error_scores
+from hierlearn.decoding.decoder import common_ancestors, most_specific, topmost
+from hierlearn.decoding.guarantees import error_scores
 from hierlearn.hierarchy import LabelSpace
 from reference import decoding as reference
 from reference.taxonomy import ancestors_or_self
@@ -126,7 +126,7 @@ def assert_as_good(chosen, expected, row, case, beta=1):
 @pytest.mark.parametrize("most", [128, 3, 1])
 def test_expected_f(seed, most, monkeypatch):
     """The best of all closed sets; few classes shown first make many rows fall back on all."""
-    monkeypatch.setattr("hierlearn.decoding.expected_f.MOST_PROBABLE", most)
+    monkeypatch.setattr("hierlearn.decoding.sets.MOST_PROBABLE", most)
     case = random_case(seed, dag=is_dag(seed), most=9)
     beta = [1, 2, 0.5][seed % 3]
     found = ExpectedF(case.hierarchy, beta)(case.p).tolist()

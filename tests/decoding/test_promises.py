@@ -13,8 +13,8 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.decoding import ConformalSets, Stop
-from hierlearn.decoding.edges import most_specific
-from hierlearn.decoding.risk import error_scores
+from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.guarantees import error_scores
 from hierlearn.links import SoftmaxLink
 
 TREE = Hierarchy.from_paths(

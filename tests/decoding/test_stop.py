@@ -8,7 +8,8 @@ import torch
 
 from decoding.probability_cases import random_case
 from hierlearn import Hierarchy
-from hierlearn.decoding import Stop, TopDown, calibration, risk_threshold
+from hierlearn.decoding import Stop, TopDown, risk_threshold
+from hierlearn.decoding import guarantees as calibration
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import structure
 from hierlearn.links import SoftmaxLink

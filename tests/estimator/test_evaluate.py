@@ -17,7 +17,7 @@ from estimator.toy_data import LEAVES, blobs, classifier, solved
 from hierlearn import Hierarchy, join_levels, load, metrics, scorer
 from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.pipeline.seen_rows import row_digests
 
 X, GROUP = blobs(100, noise=2.0)  # some rows are missed
 Y = LEAVES[GROUP]

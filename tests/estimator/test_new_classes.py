@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hierlearn import HierarchicalClassifier
-from hierlearn.pipeline.memory_folder import MemoryFolder
+from hierlearn.pipeline.remember import MemoryFolder
 
 SIZES = {"a/big": 240, "a/middle": 120, "b/middle": 120, "b/small": 60}
 NEW = "b/new"

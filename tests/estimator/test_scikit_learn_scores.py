@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 from estimator.toy_data import classifier
 from hierlearn import Hierarchy, LabelSpace, join_levels
 from hierlearn.decoding import make_decoder
-from hierlearn.decoding.mass import terminal_log_distribution
+from hierlearn.decoding.probabilities import terminal_log_distribution
 
 GROUP = np.arange(96) % 4
 PATHS = np.array(["animal/dog/pug", "animal/dog", "animal/cat", "plant"])

@@ -42,8 +42,8 @@ from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.publish import publish
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.folder import TRAINING
-from hierlearn.pipeline.memory_folder import MemoryFolder
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.remember import MemoryFolder
+from hierlearn.pipeline.run import Reporting
 from shards import memory
 from training.datasets import neighbor_plan, plan, problem, without_times
 

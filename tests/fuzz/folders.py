@@ -21,8 +21,8 @@ from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.ranks import rank_studies
 from hierlearn.lab.study import Study
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.config_file import digest, write_config
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.folder import digest, write_config
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training import Plan
 

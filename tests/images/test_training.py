@@ -10,7 +10,7 @@ from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import export
 from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.settings import Plan
 from images.picture_files import COLORS, make_folder, picture
 

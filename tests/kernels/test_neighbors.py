@@ -12,7 +12,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.kernels import neighbor_batch, neighbor_gradient, neighbor_head, neighbor_launch
 from hierlearn.kernels.neighbor_launch import Tiling
 from hierlearn.memory import DISTANCES, LabelSets, NeighborHead, SetCandidates
-from hierlearn.memory.candidates import Candidates
+from hierlearn.memory.compare import Candidates
 from kernels.kernel_cases import DEVICE, nan_filled_memory, needs_gpu, tree
 from kernels.kernel_imports import INTERPRETED
 from tolerances import FLOAT32_MATMUL, FLOAT32_SUMS, HALF_ROUNDED

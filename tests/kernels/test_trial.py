@@ -13,8 +13,8 @@ from hierlearn.links import HeadOutput, SoftmaxLink
 from hierlearn.losses import HCLLoss, MCLoss
 from hierlearn.losses.hcl import triton
 from hierlearn.memory import NeighborHead
-from hierlearn.memory.candidates import SetCandidates
-from hierlearn.memory.label_sets import LabelSets
+from hierlearn.memory.compare import SetCandidates
+from hierlearn.memory.store import LabelSets
 from kernels.kernel_cases import DEVICE, batch, on_device, tree
 from kernels.kernel_imports import INTERPRETED
 from kernels.test_neighbors import SMALL

@@ -12,7 +12,7 @@ from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.runner import Task, fit, ready_rows, run_task
 from hierlearn.lab.splits import with_test_rows, without_test_rows
 from hierlearn.metrics import METRICS, Metric, hier_dist
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities

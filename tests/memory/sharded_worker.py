@@ -10,12 +10,12 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory import Part, ShardedSearch
-from hierlearn.memory.distance import DISTANCES
+from hierlearn.memory.search import DISTANCES
 from hierlearn.networks.memories import embeddings_of, memory_heads
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.memory_folder import MemoryFolder
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.remember import MemoryFolder
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.processes import processes
 from training.datasets import neighbor_plan, problem
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, NeighborHead, Remembered
-from hierlearn.memory.class_sizes import counted_weights
+from hierlearn.memory.store import counted_weights
 from reference import class_sizes
 
 H = Hierarchy.from_paths(["a/x", "a/y", "a/z", "b"])

@@ -14,7 +14,7 @@ from hierlearn.networks.heads import make_head
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.settings import Plan
 

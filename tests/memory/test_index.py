@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.memory.distance import DISTANCES
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.memory.search import dense_distances, nearest
+from hierlearn.memory.search import DISTANCES, dense_distances, nearest
 from reference.search import recall
 from tolerances import FLOAT32
 

@@ -10,7 +10,7 @@ from torch import nn
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.memory import LabelSets, NeighborHead, Remembered
-from hierlearn.memory.leave_one_out import best_scale, losses, nearest_others
+from hierlearn.memory.compare import best_scale, losses, nearest_others
 from reference import neighbors as reference
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d/e", "d/f"])

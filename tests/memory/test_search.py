@@ -5,8 +5,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory import search
-from hierlearn.memory.distance import DISTANCES
-from hierlearn.memory.search import GROUP, RUN, Blocks, dense_distances, nearest
+from hierlearn.memory.search import DISTANCES, GROUP, RUN, Blocks, dense_distances, nearest
 from reference.search import nearest as nearest_by_loops
 from tolerances import FLOAT32, FLOAT32_SUMS, FLOAT64
 

@@ -8,9 +8,17 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.memory import NeighborHead, Part, ShardedSearch, nearest_in_shards
-from hierlearn.memory.distance import DISTANCES, distances_of
-from hierlearn.memory.search import RUN, Blocks, nearest
-from hierlearn.memory.ties import best_of, first_of_equal_rows, merge, priority
+from hierlearn.memory.search import (
+    DISTANCES,
+    RUN,
+    Blocks,
+    best_of,
+    distances_of,
+    first_of_equal_rows,
+    merge,
+    nearest,
+    priority,
+)
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.explain import explain
 from memory import sharded_worker as worker

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hierlearn.memory import sparse_mixture as sparse
+from hierlearn.memory import compare as sparse
 from hierlearn.memory import store
 from tolerances import FLOAT32_SUMS, FLOAT64
 

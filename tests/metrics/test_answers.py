@@ -12,7 +12,7 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import METRICS, measure, measure_rows
 from hierlearn.metrics.answers import Answers
-from hierlearn.metrics.registry import shown_metrics
+from hierlearn.metrics.measure import shown_metrics
 from metrics.score_batches import ANIMALS, DIAMOND, batches
 from reference.metrics import answers as naive
 

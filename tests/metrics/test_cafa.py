@@ -12,9 +12,7 @@ from hierlearn import Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics import METRICS, cafa_curve, cafa_curves, fmax, information_content, smin
-from hierlearn.metrics.cafa import namespace_classes
-from hierlearn.metrics.coherent_columns import Coherence
-from hierlearn.metrics.information import read_information
+from hierlearn.metrics.cafa import Coherence, namespace_classes, read_information
 from metrics.score_batches import DIAMOND, batches
 from reference.metrics import cafa as reference
 from tolerances import FLOAT64

@@ -11,7 +11,7 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import HeadOutput, SigmoidLink, SoftmaxLink
 from hierlearn.metrics import METRICS, average_precision, hier_dist, hit_at_k, level_accuracy
-from hierlearn.metrics.choices import best_classes
+from hierlearn.metrics.inputs import best_classes
 from metrics.score_batches import ANIMALS, DIAMOND, assert_same, random_batch
 
 SCORES, TARGETS = torch.rand(3, 7), ANIMALS.encode(["pug", "cat", []])

@@ -12,8 +12,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links import HeadOutput, MaxLink
 from hierlearn.metrics import METRICS, measure, measure_rows
-from hierlearn.metrics.measure import compute, plain
-from hierlearn.metrics.registry import shown_metrics
+from hierlearn.metrics.measure import compute, plain, shown_metrics
 from metrics.score_batches import ANIMALS, random_batch
 
 SPACE = LabelSpace(ANIMALS, ["dog"])

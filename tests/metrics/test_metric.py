@@ -8,8 +8,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics import METRICS, Metric, find_metric, measure, measure_rows
-from hierlearn.metrics.measure import compute
-from hierlearn.metrics.registry import check_metrics, shown_metrics
+from hierlearn.metrics.measure import check_metrics, compute, shown_metrics
 from hierlearn.training.settings import Settings
 from metrics.score_batches import ANIMALS, assert_same, random_batch
 from reference import metrics as naive

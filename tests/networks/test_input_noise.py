@@ -15,7 +15,7 @@ from hierlearn.networks import NETWORKS, InputSpec, SparseRows, build
 from hierlearn.networks.ensemble import LoopedEnsemble, Noise, StackedEnsemble, ensemble_of
 from hierlearn.networks.layers import InputNoise
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import Processes

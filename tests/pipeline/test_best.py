@@ -12,12 +12,13 @@ import torch
 from hierlearn import HierarchicalClassifier, load
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError
-from hierlearn.pipeline import best, train
-from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline import blend as best
+from hierlearn.pipeline import train
+from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import Graph
 from hierlearn.pipeline.remember import forget, remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.blending import Ingredient, check_free_choice, ingredients
 from hierlearn.training.processes import Processes

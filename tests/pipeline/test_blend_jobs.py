@@ -8,10 +8,10 @@ import torch
 
 from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline import best, train
-from hierlearn.pipeline.best import BlendTraining
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.workers import lend, lent_workers
+from hierlearn.pipeline import blend as best
+from hierlearn.pipeline import train
+from hierlearn.pipeline.blend import BlendTraining, lend, lent_workers
+from hierlearn.pipeline.run import Reporting
 from hierlearn.service.engine import Serial, open_executor, use_executor
 from hierlearn.training import Plan
 from hierlearn.training.blending import Ingredient

@@ -14,9 +14,8 @@ from hierlearn.datasets import load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.config_file import digest, write_config
-from hierlearn.pipeline.folder import check_free
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.folder import check_free, digest, write_config
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import save_into, train
 from hierlearn.training import Plan
 

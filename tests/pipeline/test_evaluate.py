@@ -11,11 +11,10 @@ from hierlearn import Hierarchy, Labels, LabelSpace
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.metrics import METRICS
-from hierlearn.metrics.measure import measure
-from hierlearn.metrics.registry import shown_metrics
+from hierlearn.metrics.measure import measure, shown_metrics
 from hierlearn.pipeline import Pipeline, evaluate, train
 from hierlearn.pipeline.evaluate import EvaluationWarning, known_entries
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes

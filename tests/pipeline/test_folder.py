@@ -17,7 +17,7 @@ from hierlearn.files.locks import locked
 from hierlearn.files.writing import WriteError
 from hierlearn.pipeline import Pipeline, folder, train
 from hierlearn.pipeline.folder import NEXT, TRAINING, check_free, complete_swap, training_folder
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from training.datasets import assert_identical, plan, problem, read_records, state
 
 QUIET = Reporting(bar=False)
@@ -216,7 +216,7 @@ def test_a_swap_moves_nothing_but_files_of_a_model(old, tmp_path):
 TRAIN = """
 import sys
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from training.datasets import plan, problem
 
 def on_epoch(record):

@@ -18,13 +18,14 @@ from hierlearn.errors import HierlearnError
 from hierlearn.files import locks
 from hierlearn.memory import Part
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
-from hierlearn.pipeline import Pipeline, memory_files, memory_folder, train
+from hierlearn.pipeline import Pipeline, memory_files, train
 from hierlearn.pipeline import remember as in_memory
+from hierlearn.pipeline import remember as memory_folder
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.memory_folder import MemoryFolder, groups_of, small_shards
-from hierlearn.pipeline.memory_shards import id_digests, rows_with_ids
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.pipeline.memory_files import id_digests, rows_with_ids
+from hierlearn.pipeline.remember import MemoryFolder, groups_of, small_shards
+from hierlearn.pipeline.run import Reporting
+from hierlearn.pipeline.seen_rows import row_digests
 from shards import memory
 from training.datasets import neighbor_plan, partial_problem, problem, texts
 
@@ -365,7 +366,7 @@ def test_an_index_goes_with_the_rows_it_was_built_of(folder):
 def test_a_memory_of_an_older_version_is_named(folder):
     config = json.loads((folder / "config.json").read_text())
     config["files"]["memory.safetensors"] = "0" * 64
-    from hierlearn.pipeline.config_file import write_config
+    from hierlearn.pipeline.folder import write_config
 
     write_config(folder / "config.json", config)
     with pytest.raises(HierlearnError, match=r"in memory\.safetensors, as older versions"):
@@ -374,7 +375,7 @@ def test_a_memory_of_an_older_version_is_named(folder):
 
 def test_a_list_of_forgotten_rows_that_does_not_fit(folder):
     from hierlearn.files.tensors import write_tensors
-    from hierlearn.pipeline.config_file import digest, write_config
+    from hierlearn.pipeline.folder import digest, write_config
 
     with MemoryFolder.open(folder) as held:
         held.forget(["3", "5"])
@@ -401,7 +402,7 @@ def test_a_model_without_a_memory_is_refused(tmp_path):
 WRITER = """
 import sys
 import numpy as np
-from hierlearn.pipeline.memory_folder import MemoryFolder
+from hierlearn.pipeline.remember import MemoryFolder
 folder, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -16,8 +16,8 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.networks import NETWORKS
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.config_file import digest, write_config
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.folder import digest, write_config
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from training.datasets import assert_identical, partial_problem, plan, problem, state, texts
 

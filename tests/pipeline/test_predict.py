@@ -17,8 +17,7 @@ from hierlearn.links import SigmoidLink
 from hierlearn.networks import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.answer_columns import ClassNames, level_columns
-from hierlearn.pipeline.answer_file import answer_file
+from hierlearn.pipeline.answers import ClassNames, answer_file, level_columns
 from hierlearn.pipeline.missing import MissingWarning
 from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
 from tolerances import FLOAT32

@@ -14,8 +14,8 @@ import torch
 from hierlearn import Predictor, load
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.pipeline import tiles
-from hierlearn.pipeline.answer_columns import Layout
+from hierlearn.pipeline import inference as tiles
+from hierlearn.pipeline.answers import Layout
 from hierlearn.pipeline.predict import NAMES, predict_chunks
 from small_models import KINDS, made_model, write_rows
 

@@ -7,7 +7,7 @@ import torch
 
 from hierlearn import Dataset, Plan
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline.profile import profile
+from hierlearn.pipeline.run import profile
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
 from hierlearn.training.solvers.timeline import PARTS

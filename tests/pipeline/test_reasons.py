@@ -6,7 +6,7 @@ import pytest
 from hierlearn import HierarchicalClassifier
 from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline.reasons import Reason, reasons, table_parts, text_parts
+from hierlearn.pipeline.explain import Reason, reasons, table_parts, text_parts
 
 TEXTS = ["barks loudly today", "barks at night", "purrs at night", "purrs today", "has leaves"] * 6
 LABELS = ["animal/dog", "animal/dog", "animal/cat", "animal/cat", "plant/oak"] * 6

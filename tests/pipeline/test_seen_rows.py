@@ -13,9 +13,8 @@ from hierlearn.datasets.tables.table import Table
 from hierlearn.files.tensors import CheckpointError, write_tensors
 from hierlearn.pipeline import Pipeline, evaluate, seen_rows, train
 from hierlearn.pipeline.remember import forget, remember
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.row_digests import digests_of, row_digests, table_digests
-from hierlearn.pipeline.seen_rows import SeenRows
+from hierlearn.pipeline.run import Reporting
+from hierlearn.pipeline.seen_rows import SeenRows, digests_of, row_digests, table_digests
 from hierlearn.training import Plan
 from training.datasets import neighbor_plan, plan, problem, texts
 

@@ -13,7 +13,7 @@ from hierlearn.links import make_link
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.threads import AHEAD, in_order, worker_count
+from hierlearn.pipeline.inference import AHEAD, in_order, worker_count
 
 SPACE = LabelSpace.of(make_synthetic(rows=10, features=3).hierarchy)
 

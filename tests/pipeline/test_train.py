@@ -9,8 +9,8 @@ import torch
 from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, evaluate, train
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.pipeline.run import Reporting
+from hierlearn.pipeline.seen_rows import row_digests
 from hierlearn.pipeline.train import save_into
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints

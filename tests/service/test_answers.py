@@ -12,8 +12,7 @@ import pytest
 
 from hierlearn.cli import main
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.reasons import reasons
+from hierlearn.pipeline.explain import explain, reasons
 from service.client import Running
 from service.conftest import write_rows
 from tolerances import FLOAT32_SUMS

@@ -13,7 +13,7 @@ import pytest
 from hierlearn.cli import main
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.explain import rows_of
-from hierlearn.pipeline.memory_folder import MemoryFolder
+from hierlearn.pipeline.remember import MemoryFolder
 from service.client import Running
 
 ROW = {"a": 1, "b": 2.0, "kind": "x", "note": "purrs", "day": "2024-01-11"}

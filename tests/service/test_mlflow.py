@@ -14,7 +14,7 @@ from hierlearn import HierlearnError, Plan, load_dataset, train
 from hierlearn.cli import main
 from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.service.mlflow import load_model, log_model, save_model, tracking
 from hierlearn.training.progress import read_log
 from tolerances import FLOAT32_SUMS

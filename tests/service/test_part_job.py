@@ -9,9 +9,8 @@ import pytest
 
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.pipeline.answer_columns import Layout
-from hierlearn.pipeline.answer_file import answer_file, file_names
-from hierlearn.pipeline.predictor import Predictor
+from hierlearn.pipeline.answers import Layout, answer_file, file_names
+from hierlearn.pipeline.predict import Predictor
 from hierlearn.service.parts import (
     ATTEMPTS,
     PartFolder,

@@ -18,7 +18,7 @@ from torch import distributed
 
 from hierlearn.datasets import Images
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts

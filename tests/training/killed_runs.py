@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import Pipeline, evaluate, train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.processes import handle_sigterm
 from training.datasets import plan, problem, trainer_of

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import counted_files
 from hierlearn.datasets import stream_table
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from training.distributed_worker import die_at

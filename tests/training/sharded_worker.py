@@ -13,7 +13,7 @@ import numpy as np
 
 from hierlearn import Dataset, Hierarchy, Plan
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from training.datasets import plan, problem
 
 LEAVES = ["fruit/apple", "fruit/pear", "vehicle/car", "vehicle/bus"]

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from training.datasets import partial_problem, plan
 
 CHOSEN = plan(

@@ -9,7 +9,7 @@ from torch import nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan, Settings
 from hierlearn.training.processes import Processes
 from training.datasets import CPU, assert_identical, plan, problem, state, trainer_of

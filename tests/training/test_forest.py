@@ -10,10 +10,9 @@ import torch
 from hierlearn import Dataset, Hierarchy, Labels, Plan, load, train
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
-from hierlearn.pipeline import best
-from hierlearn.pipeline.config_file import digest, write_config
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.train import run
+from hierlearn.pipeline import blend as best
+from hierlearn.pipeline.folder import digest, write_config
+from hierlearn.pipeline.run import Reporting, run
 from hierlearn.training.blending import Ingredient, ingredients
 from hierlearn.training.choose import Facts
 from hierlearn.training.prepare import prepare

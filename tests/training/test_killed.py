@@ -9,7 +9,7 @@ import pytest
 import warm
 from hierlearn.files.writing import WriteError
 from hierlearn.pipeline import Pipeline, train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from training import killed_runs
 from training.datasets import environment, largest_file, plan, problem, read_records

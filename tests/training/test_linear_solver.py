@@ -13,7 +13,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.losses import BCELoss, CondSoftmaxLoss, HingeLoss, LeafCELoss
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.prepare import prepare, summary
 from hierlearn.training.rows import Rows

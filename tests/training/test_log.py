@@ -8,7 +8,7 @@ import pytest
 
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.progress import EpochLog, read_log, scalars
 from training.datasets import largest_file, plan, problem, read_records
 

@@ -10,7 +10,7 @@ import torch
 
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training import memorize as module
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.memorize import encode, memorize

@@ -75,7 +75,7 @@ def test_resuming_a_finished_training_gives_the_same(tmp_path):
 
 def test_validation_rows_are_measured():
     records = []
-    from hierlearn.pipeline.reporting import Reporting
+    from hierlearn.pipeline.run import Reporting
 
     train(
         dataset(), plan(valid_fraction=0.2), reporting=Reporting(on_epoch=records.append, bar=False)

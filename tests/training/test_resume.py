@@ -13,7 +13,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import CheckpointError, Checkpoints, read_tensors, write_tensors
 from training.datasets import (
     TREE,

@@ -8,7 +8,7 @@ import torch
 
 from hierlearn.networks.ensemble import members_of
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from training.datasets import last_layer, partial_problem, plan, problem, state, texts, trainer_of
 
 SEEDS = 3

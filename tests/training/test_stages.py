@@ -16,7 +16,7 @@ from hierlearn.links import HeadOutput, make_link
 from hierlearn.losses import LOSSES, BCELoss
 from hierlearn.networks.layers import Dense, Dropout
 from hierlearn.pipeline import train
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.solvers.captured import CapturedSteps
 from hierlearn.training.solvers.stages import StagedNetwork, Stages

@@ -11,7 +11,8 @@ import torch
 from hierlearn.datasets import read_table, stream_table
 from hierlearn.networks import SparseRows
 from hierlearn.networks.ensemble import member_state
-from hierlearn.pipeline.train import check_identity, run_identity, train
+from hierlearn.pipeline.run import check_identity, run_identity
+from hierlearn.pipeline.train import train
 from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.prepare import prepare
 from hierlearn.training.settings import Plan

@@ -39,7 +39,7 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
     from hierlearn.cli.model_rows import label_notes
     from hierlearn.cli.show import working
     from hierlearn.decoding import CALIBRATED, calibratable
-    from hierlearn.decoding.calibration import check_risk
+    from hierlearn.decoding.guarantees import check_risk
     from hierlearn.pipeline.evaluate import predictions
 
     name, threshold, risk, source = (
@@ -145,7 +145,7 @@ def evaluate(
     )
     from hierlearn.cli.show import working, write_json
     from hierlearn.cli.sources import check_goes_with, split_names
-    from hierlearn.metrics.registry import check_metrics
+    from hierlearn.metrics.measure import check_metrics
     from hierlearn.pipeline import evaluate as measure
     from hierlearn.terminal import Console, print_plain
 
@@ -213,8 +213,8 @@ def print_metrics(
         model: the model, which knows its levels by name.
         given: whether the metrics were named, and each is printed, whatever it says.
     """
-    from hierlearn.metrics.evaluation import figure_lines
-    from hierlearn.pipeline.input_columns import level_names
+    from hierlearn.metrics.measure import figure_lines
+    from hierlearn.pipeline.answers import level_names
 
     if not figures:
         return

@@ -63,15 +63,14 @@ def explain(
     from hierlearn.errors import plural
     from hierlearn.files.standard import is_standard
     from hierlearn.networks.memories import memory_heads
-    from hierlearn.pipeline.explain import rows_of
+    from hierlearn.pipeline.explain import has_parts, reasons, rows_of
     from hierlearn.pipeline.predict import (
         answers,
         explain_chunks,
         first_classes,
+        label_sep_of,
         probability_chunks,
     )
-    from hierlearn.pipeline.predictor import label_sep_of
-    from hierlearn.pipeline.reasons import has_parts, reasons
     from hierlearn.terminal import Console, print_plain
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.memory_folder import MemoryFolder
+    from hierlearn.pipeline.remember import MemoryFolder
 
 MOST_NAMED = 20  # new classes
 WRITING = options(
@@ -50,7 +50,7 @@ def locked_in_place(folder: Path, options: Mapping[str, Any]) -> AbstractContext
 def change_in_place(folder: Path, options: Mapping[str, Any]) -> Iterator[MemoryFolder]:
     """Open a model folder whose memory is changed without reading it."""
     from hierlearn.cli.errors import advise
-    from hierlearn.pipeline.memory_folder import MemoryFolder
+    from hierlearn.pipeline.remember import MemoryFolder
     from hierlearn.training.processes import find_device
 
     advise(f"{folder} is unchanged; run the same command again")
@@ -469,7 +469,7 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     """
     from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.memory.taxonomy import unplaced
-    from hierlearn.pipeline.predictor import label_sep_of
+    from hierlearn.pipeline.predict import label_sep_of
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console, Table, print_plain
 

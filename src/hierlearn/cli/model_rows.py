@@ -52,7 +52,7 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
     These are ``features`` or ``text``, or ``features`` with their ``kinds`` for a mixed table.
     """
     from hierlearn.cli.sources import split_names
-    from hierlearn.pipeline.input_columns import known_columns
+    from hierlearn.pipeline.answers import known_columns
 
     known = known_columns(model)
     if "kinds" in known:
@@ -89,7 +89,7 @@ def input_columns(model: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]
 
 def vectors_of(model: Pipeline, options: Mapping[str, Any]) -> str:
     """Return the file or the column of the vectors that a model reads."""
-    from hierlearn.pipeline.input_columns import known_columns
+    from hierlearn.pipeline.answers import known_columns
 
     if model.preprocessor is not None and model.preprocessor.reads != "numbers":
         raise HierlearnError(
@@ -324,7 +324,7 @@ def held_out_rows(model: Pipeline, dataset: Dataset) -> Dataset:
 
 def find_held_out(model: Pipeline, dataset: Dataset) -> Dataset | None:
     """Return the rows that were held out when the model was trained; None unless all are there."""
-    from hierlearn.pipeline.row_digests import row_digests
+    from hierlearn.pipeline.seen_rows import row_digests
 
     if model.seen is None or not len(model.seen.held_out):
         return None
@@ -340,7 +340,7 @@ def seen_rows(model: Pipeline, dataset: Dataset, *, selecting: bool = False) -> 
         dataset: the rows.
         selecting: whether rows that chose the weights count as well.
     """
-    from hierlearn.pipeline.row_digests import row_digests
+    from hierlearn.pipeline.seen_rows import row_digests
 
     if model.seen is None:
         return None

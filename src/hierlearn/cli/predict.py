@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.answer_columns import Layout
+    from hierlearn.pipeline.answers import Layout
 
 
 TABLES = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
@@ -114,9 +114,14 @@ def predict(
     from hierlearn.errors import plural
     from hierlearn.files.locations import without_secrets
     from hierlearn.files.standard import is_standard
-    from hierlearn.pipeline.answer_file import answer_file, kept_names
-    from hierlearn.pipeline.predict import answer_names, neighbor_names, predict_chunks
-    from hierlearn.pipeline.predictor import Predictor, label_sep_of
+    from hierlearn.pipeline.answers import answer_file, kept_names
+    from hierlearn.pipeline.predict import (
+        Predictor,
+        answer_names,
+        label_sep_of,
+        neighbor_names,
+        predict_chunks,
+    )
     from hierlearn.terminal import Console, print_plain
 
     out, on_engine = options["out"], options["engine"] is not None
@@ -226,8 +231,7 @@ def zero_shot_model(options: dict[str, Any]) -> Pipeline:
 
 def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:
     """Return what is written beside the answers; raise on options that do not go together."""
-    from hierlearn.pipeline.answer_columns import Layout
-    from hierlearn.pipeline.input_columns import level_column_names
+    from hierlearn.pipeline.answers import Layout, level_column_names
 
     wanted = options["layout"] or "wide"
     if wanted not in ("wide", "long"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.reporting import Beginning
+    from hierlearn.pipeline.run import Beginning
 
 
 KINDS = {
@@ -187,7 +187,7 @@ def train(
     from hierlearn.files.writing import check_output_folder
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
-    from hierlearn.pipeline.reporting import Reporting
+    from hierlearn.pipeline.run import Reporting
     from hierlearn.pipeline.train import was_restarted
     from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain

@@ -5,18 +5,11 @@ from __future__ import annotations
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.decoding.argmax import Argmax
-from hierlearn.decoding.coherent import Coherent
-from hierlearn.decoding.conformal import ConformalSets
-from hierlearn.decoding.cost import Cost
+from hierlearn.decoding.classes import Argmax, Cost, Leaf, TopDown, greedy_chain
 from hierlearn.decoding.decoder import Decoder, ancestor_sets
-from hierlearn.decoding.expected_f import ExpectedF
-from hierlearn.decoding.leaf import Leaf
-from hierlearn.decoding.mass import terminal_mass, terminal_scores
-from hierlearn.decoding.risk import risk_threshold
-from hierlearn.decoding.stop import Stop
-from hierlearn.decoding.subset import Subset
-from hierlearn.decoding.top_down import TopDown, greedy_chain
+from hierlearn.decoding.guarantees import ConformalSets, Stop, risk_threshold
+from hierlearn.decoding.probabilities import terminal_mass, terminal_scores
+from hierlearn.decoding.sets import Coherent, ExpectedF, Subset
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.registry import Registry

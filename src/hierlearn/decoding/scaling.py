@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
-from hierlearn.decoding.mass import TerminalMass
+from hierlearn.decoding.probabilities import TerminalMass
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.hierarchy.structure import expand_ranges, row_chunks
 from hierlearn.links import HeadOutput, make_link

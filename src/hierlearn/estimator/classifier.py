@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import calibratable
-from hierlearn.decoding.edges import most_specific
-from hierlearn.decoding.mass import terminal_log_distribution, widened_logs
+from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.probabilities import terminal_log_distribution, widened_logs
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.estimator.incremental import IncrementalState, recipe_of
 from hierlearn.estimator.inputs import (
@@ -59,14 +59,13 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
-from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.calibrate import calibrate
+from hierlearn.pipeline.explain import reasons
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.reasons import reasons
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting, describe_run, run
 from hierlearn.pipeline.seen_rows import note_rows
-from hierlearn.pipeline.train import describe_run, run
 from hierlearn.terminal import print_lines
 from hierlearn.training.prepare import Extras, Prepared, prepare, summary
 from hierlearn.training.processes import Processes, processes
@@ -83,9 +82,8 @@ if TYPE_CHECKING:
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.labels import ParsedLabels
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.metrics.evaluation import Evaluation
-    from hierlearn.pipeline.explain import Evidence
-    from hierlearn.pipeline.reasons import Reason
+    from hierlearn.metrics.measure import Evaluation
+    from hierlearn.pipeline.explain import Evidence, Reason
     from hierlearn.training.settings import Plan
 
 

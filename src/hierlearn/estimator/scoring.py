@@ -22,9 +22,7 @@ from hierlearn.errors import DataError, HierlearnError
 from hierlearn.estimator.labels import LabelFormat, as_objects, name_of, parse_labels
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.answers import Answers, exact, f1
-from hierlearn.metrics.evaluation import Evaluation
-from hierlearn.metrics.measure import measure
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import Evaluation, find_metric, measure
 from hierlearn.pipeline.evaluate import known_entries, policy_of
 
 if TYPE_CHECKING:

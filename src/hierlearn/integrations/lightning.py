@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from hierlearn.backbones.compiled import declare_operators
-from hierlearn.decoding.mass import terminal_scores
+from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.curriculum import (
     curriculum_state,
@@ -28,8 +28,7 @@ from hierlearn.integrations.curriculum import (
     unchanged,
 )
 from hierlearn.integrations.labels import LabelReader
-from hierlearn.metrics.measure import check_supported
-from hierlearn.metrics.registry import METRICS, check_metrics
+from hierlearn.metrics.measure import METRICS, check_metrics, check_supported
 from hierlearn.networks.network import read_output
 from hierlearn.training.prepare import reading_link
 

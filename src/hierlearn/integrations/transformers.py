@@ -31,8 +31,7 @@ from hierlearn.integrations.curriculum import (
     unchanged,
 )
 from hierlearn.integrations.labels import IGNORED, UNKNOWN, LabelReader
-from hierlearn.metrics.measure import measure
-from hierlearn.metrics.registry import METRICS, check_metrics
+from hierlearn.metrics.measure import METRICS, check_metrics, measure
 from hierlearn.training.prepare import reading_link
 
 if TYPE_CHECKING:

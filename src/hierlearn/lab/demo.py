@@ -20,7 +20,7 @@ from hierlearn.datasets.registry import load_dataset
 from hierlearn.decoding import make_decoder
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
 from hierlearn.training.settings import Plan
 

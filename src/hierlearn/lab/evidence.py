@@ -26,7 +26,7 @@ from hierlearn.files.reading import LARGE, guarded, read_json
 from hierlearn.files.schema import check
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, remove
-from hierlearn.memory.label_sets import take_rows
+from hierlearn.memory.store import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
 from hierlearn.pipeline.explain import answering_memories
 from hierlearn.reports.decisions import neighbor

@@ -19,8 +19,7 @@ from hierlearn.errors import plural
 from hierlearn.lab.statistics import LEVEL, t_interval
 from hierlearn.lab.summary import against_first
 from hierlearn.lab.tables import ARROWS
-from hierlearn.metrics.measure import plain
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

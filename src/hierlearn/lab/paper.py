@@ -21,7 +21,7 @@ from hierlearn.errors import plural
 from hierlearn.lab.candidates import Candidate, parse_candidate
 from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.tables import is_bold, tex
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

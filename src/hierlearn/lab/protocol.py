@@ -61,7 +61,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        from hierlearn.metrics.registry import check_metrics
+        from hierlearn.metrics.measure import check_metrics
 
         check_metrics(self.metrics)
 

@@ -18,8 +18,7 @@ from hierlearn.errors import HierlearnError, quoted
 from hierlearn.lab.statistics import LEVEL, rank_methods, spread
 from hierlearn.lab.study import Study
 from hierlearn.lab.tables import ARROWS
-from hierlearn.metrics.measure import plain
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

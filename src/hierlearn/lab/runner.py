@@ -28,8 +28,8 @@ from hierlearn.metrics import find_metric
 from hierlearn.metrics.measure import Predictions, check_supported
 from hierlearn.networks.ensemble import members_of
 from hierlearn.pipeline.evaluate import predictions
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.train import run, train
+from hierlearn.pipeline.run import Reporting, run
+from hierlearn.pipeline.train import train
 from hierlearn.reports.decisions import decide
 from hierlearn.training.prepare import prepare
 from hierlearn.training.probabilities import member_probabilities
@@ -309,8 +309,8 @@ def measured_rows(task: Task, given: Predictions) -> dict[str, NDArray[Any]]:
     """Return the decisions and the per-row metrics of one model, (N,) each."""
     metrics = [find_metric(name) for name in dict.fromkeys((*task.metrics, *ALWAYS))]
     found = decide(given.p, given.space)
-    if given.answers.single is not None:
-        found["answer"] = given.answers.single.cpu().numpy()
+    if given.single is not None:
+        found["answer"] = given.single.cpu().numpy()
     found |= {one.name: given.rows(one) for one in metrics if one.per_row}
     return {
         name: values.astype(np.int32 if values.dtype.kind == "i" else np.float32)

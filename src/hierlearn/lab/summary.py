@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.lab.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
-from hierlearn.metrics.measure import plain
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.lab.candidates import parse_candidate, parse_candidates
 from hierlearn.lab.protocol import Protocol, Tune
 from hierlearn.lab.trials import TRIAL, Trial, merged, run_trials
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 from hierlearn.networks.build import find_factory
 from hierlearn.training.prepare import prepare
 

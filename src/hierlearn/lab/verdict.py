@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

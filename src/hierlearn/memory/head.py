@@ -28,10 +28,14 @@ from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.kernels.neighbor_head import can_use
 from hierlearn.links import Head, HeadOutput
 from hierlearn.links.output import safe_log
-from hierlearn.memory.candidates import Candidates, SetCandidates
-from hierlearn.memory.compare import compare_by_kernels, compare_plainly, kernels_work
-from hierlearn.memory.distance import find_distance
-from hierlearn.memory.scale import Scale
+from hierlearn.memory.compare import (
+    Candidates,
+    SetCandidates,
+    compare_by_kernels,
+    compare_plainly,
+    kernels_work,
+)
+from hierlearn.memory.search import Scale, find_distance
 from hierlearn.memory.store import Memory
 
 if TYPE_CHECKING:

@@ -24,9 +24,7 @@ from torch.nn.functional import normalize
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import check_regular
 from hierlearn.files.schema import Range, check
-from hierlearn.memory.distance import distances_of, find_distance
-from hierlearn.memory.search import nearest
-from hierlearn.memory.ties import best_of
+from hierlearn.memory.search import best_of, distances_of, find_distance, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path

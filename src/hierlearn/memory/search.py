@@ -18,20 +18,51 @@ have confused them with others, the query is settled by a second look (see ``tie
 Memory is bounded: no n x N matrix exists, whatever the sizes. Of rows that tie at rank k, such as
 more than k identical ones, a random choice is found: the same each time, and the same where the
 rows are divided into shards.
+
+Distances between embeddings.
+
+    squared     |a - b|^2
+    euclidean   |a - b|
+    cosine      1 - a b / (|a| |b|)
+
+All are computed from the inner products of one matmul; squared and Euclidean order rows alike.
+
+Which of equally near rows are found: the same ones, however the rows are divided.
+
+The k nearest rows of a query are the first k by distance, then by ``priority``, a hash of the row
+number: where rows are sorted by class, the first class does not fill all places. They are returned
+by distance, then by row number. So the k nearest of all rows are the k nearest among the k nearest
+of every shard.
+
+A search by scores cannot tell rows apart whose distances differ by rounding. Where the rows that it
+kept beyond the k-th are as near as that, ``settle`` looks at all rows that may be nearer.
+
+Scale: what distances are divided by, fixed or learned as exp(log_scale).
+
+Search of a memory in several parts: the k nearest of each part, then the k nearest of these.
+
+    nearest_in_shards   parts in one process
+    ShardedSearch       one part per process of a torch.distributed group
+
+Distances, rows and the choice among equally near rows are those of one search of all rows, bit for
+bit (see ``ties``). Processes exchange k distances and k row numbers per query, never embeddings.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor, distributed, nn
 from torch.nn.functional import normalize
 
-from hierlearn.errors import HierlearnError
-from hierlearn.memory.distance import distances_of, find_distance
-from hierlearn.memory.ties import as_squared, best_of, is_unsure, rounding_of, settle
+from hierlearn.errors import HierlearnError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import Tensor
 
 GROUP = 16  # rows that are dropped together
@@ -353,3 +384,391 @@ class _Best:
         self.threshold = values.amax(1)
         self.used.fill_(self.keep)
         self.is_sorted_out = True
+
+
+# ---------------------------------------- distance
+
+TINY = 1e-12  # below the square root of a distance, where its derivative would be infinite
+
+
+def squared(a: Tensor, b: Tensor) -> Tensor:
+    """Return (..., n, m) the squared Euclidean distances of (..., n, D) and (..., m, D)."""
+    inner = a @ b.transpose(-1, -2)
+    lengths = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
+    return (lengths - 2 * inner).clamp_min(0.0)
+
+
+def euclidean(a: Tensor, b: Tensor) -> Tensor:
+    """Return (..., n, m) the Euclidean distances."""
+    return squared(a, b).clamp_min(TINY).sqrt()
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Return (..., n, m) one minus the cosines; 1 where a row is all 0."""
+    a, b = (torch.nn.functional.normalize(one, dim=-1) for one in (a, b))
+    return (1 - a @ b.transpose(-1, -2)).clamp_min(0.0)
+
+
+DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "squared": squared,
+    "euclidean": euclidean,
+    "cosine": cosine,
+}
+
+
+def find_distance(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a distance by name."""
+    if name not in DISTANCES:
+        raise HierlearnError(unknown_name("distance", name, DISTANCES))
+    return DISTANCES[name]
+
+
+def distances_of(
+    queries: Tensor, embeddings: Tensor, numbers: Tensor, distance: str, gathered: int = 1 << 20
+) -> Tensor:
+    """Return (n, k) the distances of queries to some rows, from differences.
+
+    The distance of a query and a row is the same bit for bit, whatever else is computed with it.
+
+    Args:
+        queries: (n, D).
+        embeddings: (N, D).
+        numbers: (n, k) the numbers of the rows.
+        distance: a name of DISTANCES.
+        gathered: numbers of the rows that are held at once.
+    """
+    size = max(1, gathered // max(1, numbers.shape[1] * queries.shape[1]))
+    out = queries.new_empty(numbers.shape)
+    for query, number, result in zip(
+        *(torch.split(one, size) for one in (queries, numbers, out)), strict=True
+    ):
+        rows = embeddings.index_select(0, number.reshape(-1)).to(queries.dtype)
+        rows = rows.view(*number.shape, -1)  # (size, k, D)
+        if distance == "cosine":
+            rows = torch.nn.functional.normalize(rows, dim=-1)
+            rows.mul_(torch.nn.functional.normalize(query, dim=-1)[:, None])
+            result.copy_((1 - rows.sum(-1)).clamp_min(0.0))
+            continue
+        torch.linalg.vector_norm(rows.sub_(query[:, None]), dim=-1, out=result)
+        if distance == "euclidean":
+            result.clamp_min_(TINY**0.5)
+        else:
+            result.square_()
+    return out
+
+
+# ---------------------------------------- ties
+
+ROUNDING = 2.0**-19  # of squared norms: what the scores of a search may be off
+PAIRS = 1 << 21  # of queries and rows that are held before they are sorted out
+FIRST, SECOND = -7046029254386353131, -4658895280553007687  # odd, as of SplitMix64
+
+
+def priority(rows: Tensor) -> Tensor:
+    """Return a hash of row numbers, by which equally near rows are chosen."""
+    mixed = rows * FIRST
+    mixed = (mixed ^ (mixed >> 32)) * SECOND
+    return mixed ^ (mixed >> 29)
+
+
+def best_of(values: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k nearest of some rows, by distance and then by row number.
+
+    Args:
+        values: (..., m) distances; infinite ones do not count while there are others.
+        rows: (..., m) row numbers.
+        k: how many, at most m.
+    """
+    ordered, order = values.sort(dim=-1, stable=True)
+    found = rows.gather(-1, order)
+    has_ties = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
+    if bool(has_ties.any()):
+        tied, numbers = ordered[has_ties], found[has_ties]
+        tied, numbers = _by(tied, numbers, priority(numbers), k)
+        tied, numbers = _by(tied, numbers, numbers, k)
+        ordered, found = ordered[..., :k].contiguous(), found[..., :k].contiguous()
+        ordered[has_ties], found[has_ties] = tied, numbers
+    return ordered[..., :k].contiguous(), found[..., :k].contiguous()
+
+
+def _by(values: Tensor, rows: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the first k by distance and then by keys."""
+    order = keys.argsort(dim=-1, stable=True)
+    values, rows = values.gather(-1, order), rows.gather(-1, order)
+    values, order = values.sort(dim=-1, stable=True)
+    return values[..., :k], rows.gather(-1, order)[..., :k]
+
+
+def merge(found: Sequence[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor, Tensor]:
+    """Return the k nearest of what several searches found.
+
+    Args:
+        found: the distances and row numbers of each, (..., n, k) or fewer columns.
+        k: how many; all where there are fewer.
+    """
+    values, rows = (torch.cat([one[side] for one in found], dim=-1) for side in (0, 1))
+    return best_of(values, rows, min(k, values.shape[-1]))
+
+
+def rounding_of(queries: Tensor, kth: Tensor, origin: Tensor, distance: str) -> Tensor:
+    """Return (n,) by how much the scores of rows near the k-th may be off, as squared distances.
+
+    Args:
+        queries: (n, D).
+        kth: (n,) the distance of the k-th row.
+        origin: (D,) from which scores are computed.
+        distance: a name of DISTANCES.
+    """
+    if distance == "cosine":
+        return torch.full_like(kth, 2 * ROUNDING)
+    reach = kth if distance == "euclidean" else kth.clamp_min(0).sqrt()
+    length = torch.linalg.vector_norm(queries - origin, dim=1)
+    rounding: Tensor = ROUNDING * (length.square() + (length + reach).square())
+    return rounding
+
+
+def is_unsure(kth: Tensor, last: Tensor, rounding: Tensor, distance: str) -> Tensor:
+    """Return (n,) whether a row that was not kept may be nearer than the k-th.
+
+    Args:
+        kth: (n,) the distance of the k-th row.
+        last: (n,) that of the farthest row that was kept.
+        rounding: (n,) of ``rounding_of``.
+        distance: a name of DISTANCES.
+    """
+    return as_squared(last, distance) - as_squared(kth, distance) <= rounding
+
+
+def as_squared(values: Tensor, distance: str) -> Tensor:
+    """Return distances as scores count them: Euclidean ones are squared."""
+    return values.square() if distance == "euclidean" else values
+
+
+def settle(
+    queries: Tensor,
+    embeddings: Tensor,
+    k: int,
+    most: Tensor,
+    origin: Tensor,
+    distance: str,
+    first: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the k nearest rows of queries whose scores left them open.
+
+    Args:
+        queries: (n, D).
+        embeddings: (N, D).
+        k: how many rows.
+        most: (n,) the squared distance, or the cosine one, up to which scores are looked at.
+        origin: (D,) from which scores are computed.
+        distance: a name of DISTANCES.
+        first: the number of the first row.
+    """
+    is_cosine = distance == "cosine"
+    shifted = normalize(queries, dim=-1) if is_cosine else queries - origin
+    lengths = shifted.square().sum(1)
+    least = 1 - most if is_cosine else -most
+    eligible = first_of_equal_rows(embeddings, k, first)
+    held: list[tuple[Tensor, Tensor, Tensor]] = []
+    count = 0
+    for numbers in torch.split(eligible, max(64, PAIRS // len(queries))):
+        rows = embeddings[numbers].to(queries.dtype)
+        rows = normalize(rows, dim=-1) if is_cosine else rows - origin
+        scores = shifted @ rows.t()
+        if not is_cosine:
+            scores = (lengths[:, None] + rows.square().sum(1) - 2 * scores).neg_()
+        query, column = (scores >= least[:, None]).nonzero(as_tuple=True)
+        found = numbers[column]
+        values = distances_of(queries[query], embeddings, found[:, None], distance)[:, 0]
+        held.append((query, found, values))
+        count += len(query)
+        if count > PAIRS:
+            held = [_first_of_each(*_joined(held), k, first)]
+            count = len(held[0][0])
+    query, found, values = _first_of_each(*_joined(held), k, first)
+    if len(query) < k * len(queries):  # scores were off by more than that
+        more = 1.01 * most + 1e-6
+        return settle(queries, embeddings, k, more, origin, distance, first)
+    shape = (len(queries), k)
+    return best_of(values.view(shape), found.view(shape) + first, k)
+
+
+def _joined(held: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    query, rows, values = (torch.cat([one[side] for one in held]) for side in (0, 1, 2))
+    return query, rows, values
+
+
+def _first_of_each(
+    query: Tensor, rows: Tensor, values: Tensor, k: int, first: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the pairs of the k nearest rows of every query, by query."""
+    order = priority(rows + first).argsort(stable=True)
+    order = order[values[order].argsort(stable=True)]
+    order = order[query[order].argsort(stable=True)]
+    ordered = query[order]
+    place = torch.arange(len(order), device=order.device)
+    place = place - torch.searchsorted(ordered, ordered)  # within the pairs of the query
+    order = order[place < k]
+    return query[order], rows[order], values[order]
+
+
+def first_of_equal_rows(embeddings: Tensor, k: int, first: int) -> Tensor:
+    """Return the rows that may be among the k nearest: of equal rows, k of them by priority."""
+    total, width = embeddings.shape
+    draw = torch.Generator().manual_seed(0)
+    factors = torch.randint(-(2**62), 2**62, (width,), generator=draw).to(embeddings.device) | 1
+    step = max(1, (1 << 24) // max(1, width))
+    keys = []
+    for part in torch.split(embeddings, step):
+        bits = part.double().view(torch.int64)
+        keys.append((bits * factors).sum(1))
+    _, group = torch.unique(torch.cat(keys), return_inverse=True)
+    numbers = torch.arange(total, device=embeddings.device)
+    _, kept, _ = _first_of_each(group, numbers, torch.zeros_like(group), k, first)
+    return kept.sort().values
+
+
+# ---------------------------------------- scale
+
+
+class Scale(nn.Module):
+    """A positive number, or one per member.
+
+    Args:
+        value: the scale, or where learning begins.
+        learned: whether it is a parameter.
+    """
+
+    log_scale: nn.Parameter | None
+
+    def __init__(self, value: float, *, learned: bool = False) -> None:
+        super().__init__()
+        if not (value > 0 and math.isfinite(value)):
+            raise HierlearnError(f"scale must be a number above 0, not {value}")
+        self.value = float(value)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(value))) if learned else None
+
+    @classmethod
+    def stack(cls, scales: Sequence[Scale]) -> Scale:
+        """Return the scales of all members."""
+        new = cls(scales[0].value)
+        learned = [one.log_scale.detach() for one in scales if one.log_scale is not None]
+        if learned:
+            new.log_scale = nn.Parameter(torch.stack(learned))
+        return new
+
+    def forward(self) -> Tensor | float:
+        """Return the scale; (M, 1, 1) for the members of an ensemble."""
+        if self.log_scale is None:
+            return self.value
+        found = self.log_scale.exp()
+        return found[:, None, None] if found.dim() else found
+
+    def extra_repr(self) -> str:
+        """Show the value when the module is printed."""
+        return f"{self.value:g}" + ", learned" * (self.log_scale is not None)
+
+
+# ---------------------------------------- sharded
+
+
+def nearest_in_shards(
+    queries: Tensor, shards: Sequence[Tensor], k: int, distance: str = "squared"
+) -> tuple[Tensor, Tensor]:
+    """Return what ``nearest`` does for the rows of all shards one after another.
+
+    Args:
+        queries: (n, D), or (M, n, D) for the members of an ensemble.
+        shards: (N_i, D), or (M, N_i, D), each.
+        k: how many rows; all where there are fewer.
+        distance: a name of DISTANCES.
+    """
+    found, first = [], 0
+    for shard in shards:
+        found.append(nearest(queries, shard, k, distance, first=first))
+        first += shard.shape[-2]
+    return merge(found, k)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of consecutive rows this process holds.
+
+    Attributes:
+        rank: the number of the process.
+        world: how many processes there are.
+        group: those of torch.distributed; None for all.
+    """
+
+    rank: int
+    world: int
+    group: Any = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world:
+            raise HierlearnError(f"rank {self.rank} must be below {self.world}, and at least 0")
+
+    def bounds(self, total: int) -> tuple[int, int]:
+        """Return the first row of this process, and the row after its last one."""
+        return self.rank * total // self.world, (self.rank + 1) * total // self.world
+
+
+@dataclass(frozen=True)
+class ShardedSearch:
+    """The rows of a memory, split over the processes of a group.
+
+    Every process must ask for the same queries, in the same order.
+
+    Attributes:
+        embeddings: (n, D) or (M, n, D), the rows of this process.
+        total: how many rows all processes have together.
+        part: which of them are here.
+
+    Example:
+        In each of several processes, with the same ``embeddings`` and ``queries``:
+
+        >>> part = Part(distributed.get_rank(), distributed.get_world_size())  # doctest: +SKIP
+        >>> begin, end = part.bounds(len(embeddings))  # doctest: +SKIP
+        >>> search = ShardedSearch(embeddings[begin:end], len(embeddings), part)  # doctest: +SKIP
+        >>> distances, rows = search(queries, k=10)  # doctest: +SKIP
+    """
+
+    embeddings: Tensor
+    total: int
+    part: Part
+
+    def __post_init__(self) -> None:
+        begin, end = self.part.bounds(self.total)
+        if self.embeddings.shape[-2] != end - begin:
+            raise HierlearnError(
+                f"embeddings {tuple(self.embeddings.shape)} must have {end - begin} rows, those of "
+                f"process {self.part.rank} of {self.part.world} with {self.total} rows in all"
+            )
+
+    def __call__(self, queries: Tensor, k: int, distance: str = "squared") -> tuple[Tensor, Tensor]:
+        """Return what ``nearest`` returns for all rows, in every process.
+
+        Args:
+            queries: (n, D), or (M, n, D) for the members of an ensemble.
+            k: how many rows; all where there are fewer.
+            distance: a name of DISTANCES.
+        """
+        begin, _ = self.part.bounds(self.total)
+        values, rows = nearest(queries, self.embeddings, k, distance, first=begin)
+        if self.part.world == 1:
+            return values, rows
+        k = min(k, self.total)
+        lacking = (0, k - values.shape[-1])
+        values = torch.nn.functional.pad(values, lacking, value=torch.inf)
+        rows = torch.nn.functional.pad(rows, lacking, value=-1)
+        parts = zip(self._gathered(values), self._gathered(rows), strict=True)
+        values, rows = merge(list(parts), k)
+        empty = rows < 0  # where a query is not finite, nothing is nearer than an empty place
+        return values.masked_fill(empty, torch.nan), rows.clamp_min(0)
+
+    def _gathered(self, mine: Tensor) -> list[Tensor]:
+        """Return a tensor of every process, by rank."""
+        mine = mine.contiguous()
+        found = [torch.empty_like(mine) for _ in range(self.part.world)]
+        distributed.all_gather(found, mine, group=self.part.group)
+        return found

@@ -6,12 +6,30 @@
 
 It is no part of ``state_dict``: the embeddings follow from the weights and the training rows. A
 model folder stores them in files of their own.
+
+LabelSets: the labels of the remembered rows, each distinct set stored once.
+
+Rows that share their most specific labels share a set, so that probabilities are sums over sets:
+a few hundred of them where every row has one path, whatever the number of rows.
+
+Class sizes: what rows of a class count that came after the training.
+
+    weight'_j = weight_j min(40, max(1, usual / n_c))
+
+n_c is the weight of all rows of the class c, and usual the mean of that over the classes that
+training saw. An answer sums the weights of the nearest rows, so ten rows of a new class between
+hundreds of old ones would lose every vote, however near they are; so weighted they count as much
+as the rows of a usual class. The limit keeps a few rows from taking too many rows of old classes.
+Classes with a row that was trained on stay as they are, and a new class that reaches the usual
+size counts as every other.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,21 +37,22 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.memory.class_sizes import counted_weights
+from hierlearn.hierarchy.labels import Labels
+from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.kernels.neighbor_table import SetTable
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.memory.search import dense_distances, nearest, nearest_operator
-from hierlearn.memory.sharded import ShardedSearch
+from hierlearn.memory.search import ShardedSearch, dense_distances, nearest, nearest_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from torch import Tensor
     from typing_extensions import Self
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.memory.label_sets import LabelSets
-    from hierlearn.memory.sharded import Part
+    from hierlearn.memory.search import Part
 
 DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
 BLOCK = 1 << 24  # entries of the targets of the sets of a few neighbors, made when needed
@@ -371,3 +390,143 @@ def as_stored(embeddings: Tensor) -> Tensor:
     """Return embeddings in half precision, or as they are where that would overflow."""
     stored = embeddings.to(STORED)
     return stored if bool(stored.isfinite().all()) else embeddings
+
+
+# ---------------------------------------- label sets
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """S distinct label sets, and the set of each of N rows.
+
+    Attributes:
+        sets: the labels of every set, its most specific classes.
+        of_row: (N,) the number of the set of each row.
+    """
+
+    sets: Labels
+    of_row: Ints
+
+    @classmethod
+    def from_labels(cls, labels: Labels) -> LabelSets:
+        """Find the distinct sets among the labels of N rows."""
+        first, of_row = distinct_rows(*labels.terminal)
+        offsets, numbers = labels.terminal
+        return cls(labels_of(take_rows(offsets, numbers, first), labels), of_row)
+
+    def __len__(self) -> int:
+        return len(self.of_row)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The taxonomy."""
+        return self.sets.hierarchy
+
+    def targets(self, numbers: Tensor) -> Tensor:
+        """Return (..., C) bool, the closed targets of some sets, on the device of their numbers."""
+        if len(self.sets) * len(self.hierarchy) <= DENSE:
+            device = numbers.device
+            if device not in self._dense:
+                self._dense[device] = self.sets.targets().to(device)
+            return self._dense[device][numbers]
+        flat = numbers.reshape(-1).cpu().numpy()
+        return self.sets.targets(flat).to(numbers.device).view(*numbers.shape, -1)
+
+    @cached_property
+    def _dense(self) -> dict[torch.device, Tensor]:
+        return {}
+
+    @cached_property
+    def table(self) -> SetTable:
+        """The classes of every set, as the Triton kernels of a head read them."""
+        return SetTable(*self.sets.closed, len(self.hierarchy))
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether classes below a label are unknown, not absent."""
+        return self.sets.unlabeled_descendants == "ignore"
+
+    def names(self, rows: Ints | Sequence[int]) -> list[list[str]]:
+        """Return the most specific labels of some rows, by name."""
+        offsets, numbers = self.sets.terminal
+        names = self.hierarchy.names
+        return [
+            [names[number] for number in numbers[offsets[one] : offsets[one + 1]]]
+            for one in self.of_row[rows]
+        ]
+
+    def take(self, rows: Ints) -> LabelSets:
+        """Return the labels of some rows; sets that no row has any more are dropped."""
+        kept, of_row = np.unique(self.of_row[rows], return_inverse=True)
+        return LabelSets(labels_of(take_rows(*self.sets.terminal, kept), self.sets), of_row)
+
+    def join(self, *others: LabelSets) -> LabelSets:
+        """Return these rows, then those of others; all are of one hierarchy."""
+        if any(self.hierarchy != other.hierarchy for other in others):
+            raise HierlearnError("the rows are labeled by different hierarchies")
+        parts = [self, *others]
+        lengths = [np.diff(one.sets.terminal[0]) for one in parts]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        numbers = np.concatenate([one.sets.terminal[1] for one in parts])
+        both = labels_of((offsets, numbers), self.sets)
+        first = np.cumsum([0, *(len(one.sets) for one in parts[:-1])])
+        of_row = np.concatenate([one.of_row + n for one, n in zip(parts, first, strict=True)])
+        return LabelSets.from_labels(both).take(of_row)
+
+
+def labels_of(csr: tuple[Ints, Ints], like: Labels) -> Labels:
+    """Return labels given as class numbers, of the hierarchy and policy of others."""
+    return Labels.from_numbers(*csr, like.hierarchy, like.unlabeled_descendants)
+
+
+def take_rows(offsets: Ints, numbers: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return some rows of a CSR matrix."""
+    positions, counts = expand_ranges(offsets, rows)
+    return np.concatenate([[0], np.cumsum(counts)]), numbers[positions]
+
+
+def distinct_rows(offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+    """Return the first of each group of equal CSR rows, and (N,) the group of every row."""
+    if len(offsets) > 1 and np.all(np.diff(offsets) == 1):
+        _, first, of_row = np.unique(numbers, return_index=True, return_inverse=True)
+        return first, of_row.astype(np.int64)
+    seen: dict[bytes, int] = {}
+    of_row = np.empty(len(offsets) - 1, dtype=np.int64)
+    found: list[int] = []
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        of_row[row] = seen.setdefault(numbers[begin:end].tobytes(), len(seen))
+        if len(found) < len(seen):
+            found.append(row)
+    return np.array(found, dtype=np.int64), of_row
+
+
+# ---------------------------------------- class sizes
+
+MOST = 40.0  # times that a row counts
+
+
+def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:
+    """Return (N,) how much each row counts in an answer; None for all alike.
+
+    Args:
+        rows: what is remembered; of several labels, the rarest new class decides.
+    """
+    if rows.later is None or not rows.later.any():
+        return rows.weights
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    sets, of_row, count = rows.labels.sets, rows.labels.of_row, len(rows.hierarchy)
+    offsets, numbers = sets.terminal
+    set_of_label = np.repeat(np.arange(len(sets)), np.diff(offsets))
+    of_set = np.bincount(of_row, weights, minlength=len(sets))
+    trained_of_set = np.bincount(of_row, weights * ~rows.later, minlength=len(sets))
+    sizes = np.bincount(numbers, of_set[set_of_label], minlength=count)
+    trained = np.bincount(numbers, trained_of_set[set_of_label], minlength=count) > 0
+    new = ~trained & (sizes > 0)
+    if not new.any() or not trained.any():
+        return rows.weights
+    factors = np.ones(count)
+    factors[new] = np.clip(sizes[trained].mean() / sizes[new], 1.0, MOST)
+    most = np.ones(len(sets))
+    np.maximum.at(most, set_of_label, factors[numbers])
+    found: NDArray[np.float64] = weights * most[of_row]
+    return found

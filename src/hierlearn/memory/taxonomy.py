@@ -20,7 +20,7 @@ from hierlearn.errors import HierlearnError, arg, plural, quoted
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.names import inherit_titles
-from hierlearn.memory.label_sets import LabelSets
+from hierlearn.memory.store import LabelSets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

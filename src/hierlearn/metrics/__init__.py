@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.metrics.accuracy import (
     answer_accuracy,
+    coverage,
+    hit_at_k,
     leaf_accuracy,
     level_accuracy,
     mean_level,
     mean_predicted_level,
+    mean_reciprocal_rank,
     terminal_accuracy,
 )
 from hierlearn.metrics.average_precision import (
@@ -22,17 +25,24 @@ from hierlearn.metrics.average_precision import (
     clus_au_prc,
     evaluated_classes,
 )
-from hierlearn.metrics.cafa import CafaCurve, cafa_curve, cafa_curves, fmax, smin, weighted_fmax
-from hierlearn.metrics.calibration import calibration_error
-from hierlearn.metrics.coherence import coherence_violations
-from hierlearn.metrics.evaluation import Evaluation
+from hierlearn.metrics.cafa import (
+    CafaCurve,
+    cafa_curve,
+    cafa_curves,
+    fmax,
+    information_content,
+    smin,
+    weighted_fmax,
+)
+from hierlearn.metrics.calibration import (
+    OperatingCurve,
+    calibration_error,
+    coherence_violations,
+    operating_curve,
+)
 from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
-from hierlearn.metrics.information import information_content
-from hierlearn.metrics.measure import measure, measure_rows
+from hierlearn.metrics.measure import METRICS, Evaluation, find_metric, measure, measure_rows
 from hierlearn.metrics.metric import Metric
-from hierlearn.metrics.operating import OperatingCurve, operating_curve
-from hierlearn.metrics.ranking import coverage, hit_at_k, mean_reciprocal_rank
-from hierlearn.metrics.registry import METRICS, find_metric
 from hierlearn.metrics.sets import (
     exact_match,
     hierarchical_f1,

@@ -20,25 +20,30 @@ nothing is known counts nowhere.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from hierlearn.decoding import ancestor_sets, make_decoder
-from hierlearn.decoding.edges import most_specific
+from hierlearn.decoding.decoder import most_specific
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed, inside
+from hierlearn.metrics.inputs import (
+    as_probabilities,
+    as_targets,
+    check_closed,
+    check_rows,
+    inside,
+    reduce_rows,
+)
 from hierlearn.metrics.metric import Metric, unit_interval
-from hierlearn.metrics.rows import check_rows, reduce_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.metrics.inputs import Scores, Space, Targets
-    from hierlearn.metrics.rows import Reduction
+    from hierlearn.metrics.inputs import Reduction, Scores, Space, Targets
 
 BINS = 15
 
@@ -58,10 +63,6 @@ class Answers:
         p, targets: as given, checked.
         mask: (N, C) bool which entries are known; None for all.
         counted: (N,) bool which rows have a known entry.
-        sets: (N, C) bool, the answers, closed under ancestors.
-        classes: (N, C) bool, the classes that are written: the most specific ones.
-        single: (N,) class numbers, -1 for no answer, of a decoder that answers one class per row;
-            otherwise None.
     """
 
     def __init__(
@@ -84,14 +85,25 @@ class Answers:
             if self.mask is None
             else self.mask.any(dim=1)
         )
-        made = make_decoder(space, decoder or "leaf")
-        self.single: Tensor | None = None
-        if made.answers == "class":
-            self.single = made(self.p)
-            self.sets = ancestor_sets(hierarchy, self.single)
-        else:
-            self.sets = made.sets(self.p)
-        self.classes = most_specific(self.sets, hierarchy)
+        self.decoder = make_decoder(space, decoder or "leaf")
+        self._read: dict[str, tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def single(self) -> Tensor | None:
+        """(N,) class numbers, -1 for no answer, of a decoder of one class per row; else None."""
+        return self.decoder(self.p) if self.decoder.answers == "class" else None
+
+    @cached_property
+    def sets(self) -> Tensor:
+        """(N, C) bool: the answers, closed under ancestors."""
+        if self.single is None:
+            return self.decoder.sets(self.p)
+        return ancestor_sets(self.space.hierarchy, self.single)
+
+    @cached_property
+    def classes(self) -> Tensor:
+        """(N, C) bool: the classes that are written, the most specific ones."""
+        return most_specific(self.sets, self.space.hierarchy)
 
     def __len__(self) -> int:
         return len(self.p)
@@ -243,78 +255,58 @@ def levels_of(hierarchy: Hierarchy) -> tuple[float, float]:
     return 1.0, float(hierarchy.depth)
 
 
+metric = partial(Metric, takes="probabilities", of_answers=True, shown=True)
 ENTRIES = (
-    Metric(
+    metric(
         "accuracy",
         accuracy,
         "fraction of rows answered right at a level, of those with a label there",
         unit="percent",
-        takes="probabilities",
-        of_answers=True,
         by_level=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "exact",
         exact,
         "fraction of rows answered exactly: right at every level",
         unit="percent",
-        takes="probabilities",
-        of_answers=True,
         per_row=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "severity",
         severity,
         "levels wrong per mistake: the mean over the rows that are not exact",
         direction="down",
         unit="levels",
         limits=levels_of,
-        takes="probabilities",
-        of_answers=True,
         per_row=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "f1",
         f1,
         "hierarchical F1 of the answers, all rows together",
         limits=unit_interval,
-        takes="probabilities",
-        of_answers=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "calibration",
         calibration,
         "expected calibration error of the answered classes",
         direction="down",
         unit="percent",
-        takes="probabilities",
-        of_answers=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "answered",
         answered,
         "fraction of rows that are answered by any class",
         direction="none",
         unit="percent",
-        takes="probabilities",
-        of_answers=True,
         per_row=True,
-        shown=True,
     ),
-    Metric(
+    metric(
         "complete",
         complete,
         "fraction of rows whose answer is not above the terminal classes",
         direction="none",
         unit="percent",
-        takes="probabilities",
-        of_answers=True,
         per_row=True,
-        shown=True,
     ),
 )

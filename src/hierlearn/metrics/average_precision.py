@@ -34,9 +34,8 @@ from torch import Tensor
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.inputs import as_scores, as_targets, check_option, hierarchy_of
+from hierlearn.metrics.inputs import as_scores, as_targets, check_option, check_rows, hierarchy_of
 from hierlearn.metrics.metric import Metric, unit_interval
-from hierlearn.metrics.rows import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -259,7 +258,6 @@ ENTRIES = (
         average_precision,
         "average precision of all entries pooled",
         options={"average": "micro"},
-        module_class="AveragePrecision",
         limits=unit_interval,
     ),
     Metric(
@@ -267,7 +265,6 @@ ENTRIES = (
         average_precision,
         "average precision of each class, mean over the classes with a positive row",
         options={"average": "macro"},
-        module_class="AveragePrecision",
         limits=unit_interval,
     ),
     Metric(
@@ -275,7 +272,6 @@ ENTRIES = (
         average_precision,
         "pooled average precision without the roots of the Gene Ontology, as C-HMCNN reports it",
         options={"classes": "evaluated"},
-        module_class="AveragePrecision",
         limits=unit_interval,
     ),
     Metric(
@@ -283,7 +279,6 @@ ENTRIES = (
         clus_au_prc,
         "area under the pooled precision-recall curve, interpolated as Clus does",
         options={"classes": "evaluated"},
-        module_class="ClusAUPRC",
         limits=unit_interval,
     ),
 )

@@ -1,27 +1,59 @@
-"""Expected calibration error: is a class of probability p positive in a fraction p of the cases?
+"""Are probabilities calibrated and coherent, and what does stopping early gain?
+
+Expected calibration error: is a class of probability p positive in a fraction p of the cases?
 
     ECE = sum over bins b of n_b / n * |mean of p in b - fraction of positives in b|
 
 over all entries of a level, in bins of equal width over [0, 1]; a bin contains its lower edge, the
 last one also 1 (Naeini et al., 2015). Deep levels have mostly p near 0 that is right, which makes
 their error small; compare a level with itself.
+
+Coherence: how often a class is more probable than its parent.
+
+violations(i) = the number of edges (parent a, child c) with p(i, c) > p(i, a) + tolerance
+
+The operating curve of ``Stop``: what is gained and lost as its threshold moves.
+
+The decoder walks the greedy chain c_1, c_2, ... and stays at the last class before which, and at
+which, p exceeds the threshold t. With m_j the smallest p of c_1..c_j that is the class numbered
+
+    a(t) = #{j : m_j > t},    0 for the root.
+
+So whatever depends on the answer alone, f(c_a), is a sum over the steps that are taken,
+
+    f(root) + sum over j of (f(c_j) - f(c_(j-1))) [m_j > t],
+
+and one sort of all m answers every threshold: the chain is walked once, not once per threshold.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from hierlearn.decoding.classes import greedy_chain
+from hierlearn.decoding.decoder import most_specific
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
-from hierlearn.metrics.inputs import as_probabilities, as_targets, is_integer
+from hierlearn.metrics.inputs import (
+    as_probabilities,
+    as_targets,
+    check_closed,
+    check_option,
+    check_rows,
+    is_integer,
+)
 from hierlearn.metrics.metric import Metric, unit_interval
-from hierlearn.metrics.rows import check_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.inputs import Scores, Space, Targets
 
@@ -82,15 +114,170 @@ def check_bins(bins: int) -> None:
         raise HierlearnError(f"bins = {bins!r} must be an integer of at least 1")
 
 
+# ---------------------------------------- coherence
+
+
+def coherence_violations(
+    probabilities: Scores,
+    label_space: Space,
+    *,
+    tolerance: float = 1e-6,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+) -> Tensor:
+    """Return the number of edges per row whose child is more probable than the parent.
+
+    Args:
+        probabilities: (N, C) in [0, 1].
+        label_space: the taxonomy.
+        tolerance: by how much a child may exceed its parent without being counted.
+        reduction: "mean" over the rows, "sum" over all rows, or "none" for (N,).
+    """
+    check_option("reduction", reduction, Literal["mean", "sum", "none"])
+    check_tolerance(tolerance)
+    hierarchy = LabelSpace.of(label_space).hierarchy
+    p = as_probabilities(probabilities, hierarchy)
+    child, parent = (
+        torch.tensor(ends, device=p.device)
+        for ends in (hierarchy.structure.edge_children, hierarchy.structure.parent_ids)
+    )
+    parts = []
+    for rows in row_chunks(len(p), len(child)):
+        part = p[rows].double()
+        parts.append((part[:, child] > part[:, parent] + tolerance).sum(dim=1).double())
+    found = torch.cat(parts)
+    if reduction == "none":
+        return found
+    if reduction == "sum":
+        return found.sum()
+    check_rows(len(p), "coherence violations")
+    return found.mean()
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Raise for a tolerance below 0."""
+    if not tolerance >= 0:
+        raise HierlearnError(f"tolerance = {tolerance} must be 0 or more")
+
+
+def violations(
+    probabilities: Scores,
+    _: Any,
+    label_space: Space,
+    *,
+    tolerance: float = 1e-6,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+) -> Tensor:
+    """Return ``coherence_violations`` with the arguments of every metric; targets are not used."""
+    return coherence_violations(
+        probabilities, label_space, tolerance=tolerance, reduction=reduction
+    )
+
+
 ENTRIES = (
     Metric(
         "calibration-error",
         calibration_error,
         "expected calibration error of each level",
         direction="down",
-        module_class="CalibrationError",
         limits=unit_interval,
         takes="probabilities",
         by_level=True,
     ),
+    Metric(
+        "coherence-violations",
+        violations,
+        "edges per row whose child is more probable than its parent",
+        direction="down",
+        unit="count",
+        limits=lambda h: (0.0, float(len(h.structure.parent_ids))),
+        takes="probabilities",
+        per_row=True,
+    ),
 )
+
+# ---------------------------------------- operating
+
+POINTS = 101  # thresholds by default: 0, 0.01, ..., 1
+
+
+@dataclass(frozen=True)
+class OperatingCurve:
+    """What ``Stop`` gives at each of T thresholds; every entry is (T,) float64.
+
+    Attributes:
+        thresholds: the thresholds, as given.
+        accuracy: the fraction of rows whose answer lies in the closure; the root is always right.
+        specificity: the mean level of the answers over the mean level of the truth, the deepest
+            label of a row; the root is of level 0, and so is a row without labels.
+        answered: the fraction of rows that are not answered by the root.
+        exact: the fraction of rows whose answer is one of their terminal labels.
+    """
+
+    thresholds: Tensor
+    accuracy: Tensor
+    specificity: Tensor
+    answered: Tensor
+    exact: Tensor
+
+
+def operating_curve(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    thresholds: Sequence[float] | Tensor | None = None,
+) -> OperatingCurve:
+    """Return accuracy against specificity as the threshold of ``Stop`` moves.
+
+    Args:
+        probabilities: (N, C) in [0, 1].
+        targets: (N, C) closed multi-hot, or labels; every row counts, and one without labels
+            contains only the root.
+        label_space: the taxonomy, a tree or a DAG.
+        thresholds: (T,) in [0, 1], in any order; by default 0, 0.01, ..., 1. They are compared in
+            the precision of the probabilities, as the decoder does.
+    """
+    space = LabelSpace.of(label_space)
+    hierarchy = space.hierarchy
+    p = as_probabilities(probabilities, hierarchy)
+    targets = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
+    check_closed(targets, hierarchy)
+    check_rows(len(p), "operating curve")
+    asked = _thresholds(thresholds, p)
+    levels = torch.tensor(hierarchy.levels, device=p.device)
+    depth = (targets * levels).amax(dim=1).double().mean()
+    if not bool(depth > 0):
+        raise HierlearnError(f"none of the {len(p)} rows has a label, so there is no specificity")
+    chain = greedy_chain(p, space)  # (N, D)
+    taken = chain >= 0
+    place = chain.clamp_min(0)
+    lowest = p.gather(1, place).masked_fill(~taken, -1.0).cummin(dim=1).values  # m_j; -1 > t never
+    order = lowest.reshape(-1).argsort()
+    ordered = lowest.reshape(-1)[order]
+    first = torch.searchsorted(ordered, asked.to(p.dtype), side="right")  # the first m > t
+
+    def mean_of(root: float, values: Tensor) -> Tensor:
+        """Return (T,) the mean over rows of f: ``root`` at the root, (N, D) ``values`` along it."""
+        steps = values.double().diff(dim=1, prepend=values.new_full((len(p), 1), root).double())
+        total = steps.reshape(-1)[order].flip(0).cumsum(0).flip(0)
+        total = torch.cat([total, total.new_zeros(1)])
+        return root + total[first] / len(p)
+
+    return OperatingCurve(
+        thresholds=asked,
+        accuracy=mean_of(1.0, targets.gather(1, place).double()),
+        specificity=mean_of(0.0, levels[place].double()) / depth,
+        answered=mean_of(0.0, torch.ones_like(chain).double()),
+        exact=mean_of(0.0, most_specific(targets, hierarchy).gather(1, place).double()),
+    )
+
+
+def _thresholds(thresholds: Sequence[float] | Tensor | None, p: Tensor) -> Tensor:
+    if thresholds is None:
+        return torch.linspace(0, 1, POINTS, dtype=torch.float64, device=p.device)
+    asked = torch.as_tensor(thresholds, dtype=torch.float64, device=p.device)
+    if asked.dim() != 1 or not len(asked):
+        raise HierlearnError(f"thresholds {tuple(asked.shape)} must be (T,), at least one")
+    outside = asked[~((asked >= 0) & (asked <= 1))]
+    if len(outside):
+        raise HierlearnError(f"threshold {outside[0].item():g} is outside [0, 1]")
+    return asked

@@ -23,23 +23,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from hierlearn.decoding.candidates import Candidates, candidate_classes
-from hierlearn.decoding.edges import most_specific
-from hierlearn.decoding.probabilities import as_tensor
+from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.probabilities import Candidates, as_tensor, candidate_classes
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.choices import best_classes, terminal_labels
 from hierlearn.metrics.inputs import (
+    Reduction,
     as_targets,
+    best_classes,
     check_closed,
     check_count,
     check_option,
     decisions,
     inputs,
     positives,
+    reduce_rows,
+    terminal_labels,
 )
 from hierlearn.metrics.metric import Metric
-from hierlearn.metrics.rows import Reduction, reduce_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -288,7 +289,6 @@ ENTRIES = (
         "height of the lowest common ancestor of best class and truth, as the paper defines it",
         direction="down",
         unit="levels",
-        module_class="HierDist",
         limits=_heights,
         per_row=True,
     ),
@@ -299,7 +299,6 @@ ENTRIES = (
         direction="down",
         unit="levels",
         options={"candidates": "terminal", "correct_cost": "zero"},
-        module_class="HierDist",
         limits=_heights,
         per_row=True,
         of_terminals=True,
@@ -311,7 +310,6 @@ ENTRIES = (
         direction="down",
         unit="edges",
         options={"reference": "terminal", "distance": "path"},
-        module_class="HierDist",
         limits=lambda h: (0.0, 2.0 * h.depth),
         per_row=True,
         needs_tree=True,
@@ -323,7 +321,6 @@ ENTRIES = (
         direction="down",
         unit="levels",
         options={"candidates": "terminal", "k": 5},
-        module_class="HierDist",
         limits=_heights,
         per_row=True,
         of_terminals=True,
@@ -335,7 +332,6 @@ ENTRIES = (
         "height of the lowest common ancestor over the mistakes only, NaN without one",
         direction="down",
         unit="levels",
-        module_class="MistakeSeverity",
         limits=_heights,
         per_row=True,
     ),

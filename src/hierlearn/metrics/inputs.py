@@ -10,23 +10,22 @@
 
 A list of targets always holds labels; multi-hot targets are a tensor or an array. Where scores tie,
 the earlier class comes first.
+
+Rows of values: (N,) float64, one value per row, NaN where a row does not count; their mean.
+
+Choices: which candidates score best, and which labels of a row are terminal.
 """
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.decoding.probabilities import (
-    array_tensor,
-    as_tensor,
-    check_probabilities,
-    widened,
-)
+from hierlearn.decoding.probabilities import array_tensor, as_tensor, check_probabilities, widened
 from hierlearn.errors import HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels, has_no_label
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     Predicted: TypeAlias = Decisions | Scores
 
 
-# ---------------------------------------- options
-
-
 def check_option(kind: str, name: object, options: Any) -> None:
     """Raise for a name that the Literal ``options`` does not list."""
     if name not in get_args(options):
@@ -75,9 +71,6 @@ def check_count(k: int, most: int, what: str = "classes") -> None:
 def hierarchy_of(label_space: Space | None) -> Hierarchy | None:
     """Return the hierarchy of a label space, or None without one."""
     return None if label_space is None else LabelSpace.of(label_space).hierarchy
-
-
-# ---------------------------------------- scores
 
 
 def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
@@ -145,9 +138,6 @@ def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tens
     within = check_probabilities(nodes, hierarchy)
     p = widened(nodes)
     return p if within else p.clamp(0.0, 1.0)  # what rounding carried outside
-
-
-# ---------------------------------------- targets
 
 
 def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "targets") -> Tensor:
@@ -243,9 +233,6 @@ def positives(targets: Tensor) -> tuple[Ints, Ints]:
     return rows, numbers
 
 
-# ---------------------------------------- decisions
-
-
 def read_decisions(decided: Predicted, hierarchy: Hierarchy | None, what: str) -> Tensor:
     """Return decisions as a tensor: (N,) class numbers, or (N, C) sets where labels are several."""
     if isinstance(decided, Tensor):
@@ -303,9 +290,6 @@ def decisions(
     shape = (len(classes), count)
     truth = as_targets(truth, shape, hierarchy, beside="decisions and classes")
     return classes, truth.to(classes.device)
-
-
-# ---------------------------------------- labels
 
 
 def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any] | None:
@@ -389,9 +373,6 @@ def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:
     return torch.from_numpy(found)
 
 
-# ---------------------------------------- helpers
-
-
 def class_name(hierarchy: Hierarchy | None, number: int) -> str:
     """Return a class for an error: its number, or its name where the hierarchy is known."""
     return f"class {number}" if hierarchy is None else f"{hierarchy.names[number]!r}"
@@ -405,3 +386,77 @@ def first_entry(x: Tensor, is_bad: Callable[[Tensor], Tensor]) -> tuple[int, int
             row, number = (int(i) for i in bad.nonzero()[0])
             return rows.start + row, number
     return None
+
+
+# ---------------------------------------- rows
+
+Reduction = Literal["mean", "none"]
+
+
+def by_rows(run: Callable[[Tensor, Tensor], Tensor], scores: Tensor, targets: Tensor) -> Tensor:
+    """Apply a row-wise function to a chunk of rows at a time, so that temporaries stay small."""
+    spans = row_chunks(*scores.shape)
+    return torch.cat([run(scores[rows], targets[rows]) for rows in spans])
+
+
+def check_rows(count: int, metric: str) -> None:
+    """Raise for a test set without rows."""
+    if not count:
+        raise HierlearnError(f"there are no rows: an empty test set has no {metric}")
+
+
+def only_where(values: Tensor, counts: Tensor) -> Tensor:
+    """Return (N,) float64 values, NaN in the rows that do not count."""
+    return torch.where(counts, values.double(), torch.nan)
+
+
+def reduce_rows(rows: Tensor, reduction: Reduction, metric: str, need: str = "a label") -> Tensor:
+    """Return the rows, or the mean of those that count.
+
+    Args:
+        rows: (N,) float64, NaN where a row does not count.
+        reduction: "mean" or "none".
+        metric: the name of the metric, for errors.
+        need: what a row needs to count, for errors.
+    """
+    check_option("reduction", reduction, Reduction)
+    if reduction == "none":
+        return rows
+    check_rows(len(rows), metric)
+    counted = rows[~rows.isnan()]
+    if not len(counted):
+        raise HierlearnError(f"none of the {len(rows)} rows has {need}, so there is no {metric}")
+    return counted.mean()
+
+
+# ---------------------------------------- choices
+
+
+def terminal_labels(targets: Tensor, hierarchy: Hierarchy) -> tuple[Ints, Ints]:
+    """Return rows and class numbers of the most specific labels of closed targets, by row."""
+    rows, numbers = positives(targets)
+    keep = hierarchy.most_specific(rows, numbers)
+    return rows[keep], numbers[keep]
+
+
+def best_classes(scores: Tensor, numbers: Tensor | None = None, k: int = 1) -> Tensor:
+    """Return (N, k) the best-scored of some classes, best first; the earlier class where they tie.
+
+    Args:
+        scores: (N, C) floats.
+        numbers: (M,) the class numbers to choose from, ascending; by default all.
+        k: how many, at most M.
+    """
+    if numbers is not None:
+        numbers = numbers.to(scores.device)
+    parts = []
+    for rows in row_chunks(*scores.shape):
+        part = scores[rows]
+        if numbers is not None and len(numbers) < scores.shape[1]:
+            part = part[:, numbers]
+        if k == 1:
+            best = part.argmax(dim=1, keepdim=True)  # the first of equal values
+        else:
+            best = part.sort(dim=1, descending=True, stable=True).indices[:, :k]
+        parts.append(best if numbers is None else numbers[best])
+    return torch.cat(parts)

@@ -6,6 +6,10 @@ class would always beat the classes below it.
 
 Where entries are unknown, answers are compared on the known ones. Metrics of terminal classes leave
 such rows out; others read the smallest score there, and leave out rows of which nothing is known.
+
+METRICS: every metric by name. The entries stand next to their functions, in the files below.
+
+Evaluation: figures by name, and how they are written wherever they are shown.
 """
 
 from __future__ import annotations
@@ -15,59 +19,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.decoding.mass import terminal_scores
+from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.accuracy import ENTRIES as ACCURACY
+from hierlearn.metrics.accuracy import RANKING
+from hierlearn.metrics.answers import ENTRIES as ANSWERS
 from hierlearn.metrics.answers import Answers
-from hierlearn.metrics.inputs import as_probabilities, as_targets, check_closed, inside, read_scores
-from hierlearn.metrics.registry import METRICS, check_metrics, find_metric, shown_metrics
+from hierlearn.metrics.average_precision import ENTRIES as AVERAGE_PRECISION
+from hierlearn.metrics.cafa import ENTRIES as CAFA
+from hierlearn.metrics.calibration import ENTRIES as CALIBRATION
+from hierlearn.metrics.hier_dist import ENTRIES as HIER_DIST
+from hierlearn.metrics.inputs import read_scores
+from hierlearn.metrics.metric import Metric
+from hierlearn.metrics.sets import ENTRIES as SETS
+from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
     from hierlearn.metrics.inputs import Scores, Space, Targets
-    from hierlearn.metrics.metric import Metric
+
+    Figures = Mapping[str, Any]
 
 
-class Predictions:
-    """Checked node probabilities with their targets, as metrics read them.
-
-    Args:
-        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
-        targets: (N, C) closed multi-hot, or labels.
-        label_space: the taxonomy and its terminal classes.
-        mask: (N, C) which targets are known; None for all.
-        decoder: how the model answers; by default the best terminal class.
-    """
-
-    def __init__(
-        self,
-        probabilities: Scores,
-        targets: Targets,
-        label_space: Space,
-        mask: Tensor | None = None,
-        decoder: Decoder | str | None = None,
-    ) -> None:
-        self.space = LabelSpace.of(label_space)
-        hierarchy = self.space.hierarchy
-        self.p = as_probabilities(probabilities, hierarchy)
-        self.targets = as_targets(targets, self.p.shape, hierarchy, beside="probabilities")
-        self.targets = self.targets.to(self.p.device)
-        check_closed(self.targets, hierarchy)
-        self.mask, self.decoder = inside(mask, self.p), decoder
-        self._answers: Answers | None = None
-        self._read: dict[str, tuple[Tensor, Tensor]] = {}
-
-    @property
-    def answers(self) -> Answers:
-        """What is answered."""
-        if self._answers is None:
-            self._answers = Answers(self.p, self.targets, self.space, self.mask, self.decoder)
-        return self._answers
+class Predictions(Answers):
+    """Node probabilities with their targets, as metrics read them; made like ``Answers``."""
 
     def rows_of(self, metric: Metric) -> Tensor | None:
         """Return (N,) bool the rows that a metric of scores reads; None for all."""
@@ -89,7 +70,7 @@ class Predictions:
     def value(self, metric: Metric) -> Tensor:
         """Return the metric."""
         if metric.of_answers:
-            return metric.of(self.answers)
+            return metric.of(self)
         return metric(*self.read(metric), self.space)
 
     def figures(self, metrics: Sequence[str] | None = None) -> dict[str, Any]:
@@ -114,7 +95,7 @@ class Predictions:
         """Return (N,) the metric of each row."""
         metric.check_per_row()
         if metric.of_answers:
-            found = metric.of(self.answers, reduction="none")
+            found = metric.of(self, reduction="none")
         else:
             found = metric.rows(*self.read(metric), self.space)
         rows = None if metric.of_answers else self.rows_of(metric)
@@ -212,3 +193,112 @@ def check_supported(metric: Metric, label_space: LabelSpace) -> None:
 def plain(value: float) -> float | None:
     """Return a figure, or None for NaN, which JSON does not know."""
     return None if value != value else value
+
+
+# ---------------------------------------- registry
+
+
+def as_metric(name: str, value: Any) -> Metric | None:
+    """Return an imported metric, or function of scores, targets and label space, as an entry."""
+    if isinstance(value, Metric):
+        return value
+    return Metric(name, value) if callable(value) else None
+
+
+BUILT_IN: dict[str, Metric] = {
+    metric.name: metric
+    for entries in (
+        ANSWERS,
+        RANKING,
+        HIER_DIST,
+        ACCURACY,
+        AVERAGE_PRECISION,
+        SETS,
+        CALIBRATION,
+        CAFA,
+    )
+    for metric in entries
+}
+METRICS = Registry(
+    "metric",
+    BUILT_IN,
+    group="hierlearn.metrics",
+    expected="a hierlearn.metrics.Metric or a function",
+    read=as_metric,
+)
+
+
+def find_metric(name: str) -> Metric:
+    """Return a metric by name; raise for an unknown one, naming the known."""
+    return METRICS[name]
+
+
+def check_metrics(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of metrics; raise for an unknown one and for none at all."""
+    if not names:
+        raise HierlearnError("no metric is named; name at least one")
+    for name in names:
+        find_metric(name)
+    return names
+
+
+def shown_metrics() -> list[str]:
+    """Return the names of the metrics that are measured where none are named."""
+    return [name for name, metric in METRICS.loaded.items() if metric.shown]
+
+
+# ---------------------------------------- evaluation
+
+BETTER = {"up": "higher", "down": "lower", "none": ""}
+STOPPING = ("answered", "complete")  # nothing to say where all rows are
+
+
+class Evaluation(dict[str, Any]):
+    """Figures by name, as ``measure`` returns them: a dict that prints as a table.
+
+    Args:
+        figures: by name of METRICS: a number, a list with one per level, or None.
+    """
+
+    def __str__(self) -> str:
+        found = [(label, texts[0], better) for label, better, texts in figure_lines([self])]
+        lines = [("metric", "value", "better"), *found]
+        name, value = (max(len(line[column]) for line in lines) for column in (0, 1))
+        return "\n".join(f"{a:<{name}}  {b:>{value}}  {c}".rstrip() for a, b, c in lines)
+
+    __repr__ = __str__
+
+
+def shown(name: str, value: float | None) -> str:
+    """Return a figure as it is written everywhere: "67.44 %", "1.880"; "n/a" without one."""
+    metric = METRICS.get(name)
+    if metric is None or value is None or value != value:
+        return "n/a" if value is None or value != value else f"{value:.4g}"
+    return f"{metric.format(value)}{' %' if metric.unit == 'percent' else ''}"
+
+
+def figure_lines(
+    columns: Sequence[Figures], levels: Sequence[str] = (), *, every: bool = False
+) -> list[tuple[str, str, list[str]]]:
+    """Return the lines of a table: name, better direction and one figure per column.
+
+    Args:
+        columns: figures by name.
+        levels: what to call each level; by default by number.
+        every: also write what says nothing, since every row is answered and completely so.
+    """
+    found = []
+    for name in dict.fromkeys(name for one in columns for name in one):
+        values = [one.get(name) for one in columns]
+        if not every and name in STOPPING and all(value == 1 for value in values):
+            continue
+        better = BETTER[METRICS[name].direction] if name in METRICS else ""
+        depth = max((len(value) for value in values if isinstance(value, list)), default=0)
+        if not depth:
+            found.append((name, better, [shown(name, value) for value in values]))
+        for place in range(depth):
+            level = levels[place] if levels else str(place + 1)
+            here = [None if value is None else value[place] for value in values]
+            text = [shown(name, value) for value in here]
+            found.append((f"{name}, level {level}", better, text))
+    return found

@@ -41,7 +41,8 @@ class Metric:
         unit: how it is shown: a fraction as "percent"; "levels" of the hierarchy, "edges", a
             "rank", a "count", or else a "score".
         options: fixed options of the function, and of the torchmetrics class.
-        module_class: its torchmetrics class, or the name of one in ``hierlearn.metrics.modules``.
+        module_class: its torchmetrics class; by default the one of ``hierlearn.metrics.modules``
+            with the same function.
         limits: from a hierarchy to the smallest and the largest value.
         takes: "scores" of any kind, or "probabilities" in [0, 1].
         per_row: whether it is a mean over rows; the function then takes ``reduction="none"``.
@@ -61,7 +62,7 @@ class Metric:
     direction: Direction = "up"
     unit: Unit = "score"
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    module_class: str | Callable[..., HierlearnMetric] | None = None
+    module_class: Callable[..., HierlearnMetric] | None = None
     limits: Callable[[Hierarchy], tuple[float, float]] | None = None
     takes: Takes = "scores"
     per_row: bool = False
@@ -149,11 +150,12 @@ class Metric:
         """Return the torchmetrics class; without one of its own, one that keeps all scores."""
         from hierlearn.metrics import modules
 
-        if self.module_class is None:
+        twins = [
+            one for one in vars(modules).values() if getattr(one, "function", 0) is self.function
+        ]
+        make: Any = self.module_class or (twins[0] if twins else None)
+        if make is None:
             return modules.FunctionMetric(label_space, self)
-        make = self.module_class
-        if isinstance(make, str):
-            make = getattr(modules, make)
         made: HierlearnMetric = make(label_space, **self.options)
         return made
 

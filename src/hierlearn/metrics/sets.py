@@ -22,14 +22,21 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 
-from hierlearn.decoding.coherent import Coherent
 from hierlearn.decoding.decoder import ancestor_sets
+from hierlearn.decoding.sets import Coherent
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
-from hierlearn.metrics.inputs import as_classes, as_targets, check_option, read_decisions
+from hierlearn.metrics.inputs import (
+    Reduction,
+    as_classes,
+    as_targets,
+    check_option,
+    check_rows,
+    read_decisions,
+    reduce_rows,
+)
 from hierlearn.metrics.metric import Metric, unit_interval
-from hierlearn.metrics.rows import Reduction, check_rows, reduce_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -247,7 +254,6 @@ ENTRIES = (
         hierarchical_precision,
         "fraction of the classes with p >= 0.5, closed, that are true",
         options={"threshold": THRESHOLD},
-        module_class="HierarchicalPrecision",
         limits=unit_interval,
         takes="probabilities",
     ),
@@ -256,7 +262,6 @@ ENTRIES = (
         hierarchical_recall,
         "fraction of the true classes that are among those with p >= 0.5, closed",
         options={"threshold": THRESHOLD},
-        module_class="HierarchicalRecall",
         limits=unit_interval,
         takes="probabilities",
     ),
@@ -265,7 +270,6 @@ ENTRIES = (
         hierarchical_f1,
         "harmonic mean of hier-precision and hier-recall",
         options={"threshold": THRESHOLD},
-        module_class="HierarchicalF1",
         limits=unit_interval,
         takes="probabilities",
     ),
@@ -275,7 +279,6 @@ ENTRIES = (
         "fraction of rows whose classes with p >= 0.5, closed, are exactly the truth",
         unit="percent",
         options={"threshold": THRESHOLD},
-        module_class="ExactMatch",
         takes="probabilities",
         per_row=True,
     ),

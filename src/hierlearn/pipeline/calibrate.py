@@ -22,8 +22,8 @@ from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import plural
 from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.reporting import Reporting
-from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.pipeline.run import Reporting
+from hierlearn.pipeline.seen_rows import row_digests
 from hierlearn.training.folds import deal, first_class, group_numbers
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.recipes import RECIPES
@@ -169,7 +169,7 @@ def second_training(
     reporting: Reporting,
 ) -> Pipeline:
     """Train once more, without the held-out rows, for the same classes; return that model."""
-    from hierlearn.pipeline.train import run
+    from hierlearn.pipeline.run import run
 
     label_space, name = prepared.label_space, prepared.decision.name
     settings = prepared.decision.settings

@@ -5,20 +5,38 @@ from which the new model counts: its files then take the place of the old ones, 
 last, and whoever finds the folder ``NEXT`` completes that. So at any moment the folder holds the
 old model or the new one. A training that replaces a model keeps its log and its checkpoints in
 ``TRAINING`` until then.
+
+config.json of a model folder: its schema, its checksum and the files that it names.
+
+The last entry of the file is the SHA-256 of everything before it, so a changed bit is noticed; the
+other files of the folder are listed with theirs. Only files that hierlearn writes may be listed.
+
+Whether a network that a folder describes is the one whose weights it holds.
+
+A description can ask for more memory than there is. So numbers are compared with the size of the
+weights first, and the network is made without memory, on torch's meta device, to compare shapes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import re
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from hierlearn.errors import HierlearnError, arg
+import torch
+
+from hierlearn.backbones.size import check_numbers
+from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.locks import WAIT, BusyError, locked
-from hierlearn.files.reading import read_json
+from hierlearn.files.reading import SMALL, open_regular, parse_json, read_json, read_text
 from hierlearn.files.records import read_log
+from hierlearn.files.schema import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.files.writing import (
     HIDDEN,
@@ -34,15 +52,20 @@ from hierlearn.files.writing import (
     sync_folder,
     uninterrupted,
 )
-from hierlearn.pipeline.memory_files import OLD, OWN
+from hierlearn.networks.build import build_network
+from hierlearn.networks.heads import HEADS
+from hierlearn.pipeline.memory_files import MANIFEST, OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor, nn
+
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.networks.build import NetworkSpec
 
 Read = TypeVar("Read")
-
 TRIES = 100  # to read a model that others replace
 FORMAT = "hierlearn.model"
 VERSION = 2
@@ -119,9 +142,6 @@ def is_log(path: Path) -> bool:
         return False
     ours = all(isinstance(one, dict) and "epoch" in one and "loss" in one for one in records)
     return ours and bool(records or not path.stat().st_size)
-
-
-# ---------------------------------------- training in a folder
 
 
 @contextmanager
@@ -221,9 +241,6 @@ def remove_folder(folder: Path) -> None:
             remove(path)
     with suppress(OSError):
         folder.rmdir()
-
-
-# ---------------------------------------- replacing a model
 
 
 @contextmanager
@@ -378,3 +395,348 @@ def read_swap(path: Path) -> dict[str, Any] | None:
 def is_own(name: str) -> bool:
     """Whether a file name is one of those that a model has."""
     return name in (*FILES, ROWS_FILE, OLD) or bool(OWN.fullmatch(name))
+
+
+# ---------------------------------------- config file
+
+KNOWN = (*FILES[:2], ROWS_FILE)
+DIGEST = r"[0-9a-f]{64}"
+CHECKSUM = re.compile(rf',\n  "sha256": "({DIGEST})"\n}}\n\Z')
+BLOCK = 1 << 20  # bytes read at a time
+Name = Annotated[str, Range(1, 10_000)]
+Size = Annotated[int, Range(0, 2**40)]
+
+
+@dataclass
+class Inputs:
+    """What a network reads."""
+
+    kind: Name
+    shape: list[Size] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Head:
+    """A head of a network."""
+
+    kind: Name
+    options: dict[str, Any]
+
+
+@dataclass
+class Network:
+    """How to build a network."""
+
+    name: Name
+    inputs: Inputs
+    options: dict[str, Any]
+    members: Annotated[int, Range(1, 1_000)] | None
+    heads: dict[str, Head] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    """A network of a blend."""
+
+    name: Name
+    network: Network
+    link: Name
+    answers: dict[str, float]
+    begin: Size = 0
+
+
+@dataclass
+class Decoder:
+    """How decisions are made."""
+
+    name: Name
+    options: dict[str, Any]
+
+
+@dataclass
+class Scaled:
+    """How probabilities are scaled."""
+
+    kind: Literal["steps", "mass", "log-odds"]
+    slopes: list[float]
+    shares: list[float]
+    empty: bool = False
+
+
+@dataclass
+class Roles(Extra):
+    """The columns of the table that was trained on."""
+
+    text: str | None = None
+    id_column: str | None = None
+    label: str | None = None
+    label_sep: str | None = None
+    levels: str | list[str] | None = None
+
+
+@dataclass
+class Recipe(Extra):
+    """The recipe that was trained."""
+
+    name: str | None = None
+    because: str | None = None
+    loss: str | None = None
+    loss_options: dict[str, Any] = field(default_factory=dict)
+    joint: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ModelConfig(Extra):
+    """config.json; ``train`` may add entries of the user."""
+
+    format: Literal["hierlearn.model"]
+    version: int
+    fingerprint: Annotated[str, Range(64, 64)]
+    network: Network
+    link: Name
+    decoder: Decoder
+    terminals: list[Size]
+    preprocessing: dict[str, Any] | None
+    files: dict[str, Annotated[str, Range(64, 64)]]
+    answer: str = ""
+    scaling: Scaled | None = None
+    name: str | None = None
+    license: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    feature_names: list[str] = field(default_factory=list)
+    recipe: Recipe = field(default_factory=Recipe)
+    plan: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    columns: Roles = field(default_factory=Roles)
+    estimator: dict[str, Any] = field(default_factory=dict)
+    next_id: Size = 0
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write a configuration with its checksum."""
+    held = {key: value for key, value in config.items() if key != "sha256"}
+    body = json.dumps(held, indent=2, ensure_ascii=False).removesuffix("\n}")
+    with atomic_write(path) as file:
+        file.write(f'{body},\n  "sha256": "{text_digest(body)}"\n}}\n')
+
+
+def check_plain(values: Mapping[str, Any]) -> None:
+    """Raise on values that JSON cannot hold, such as a function among the options."""
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise HierlearnError(
+                f"{name} cannot be written as JSON ({error}), so the model cannot be saved; use "
+                f"plain values"
+            ) from None
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_config(path: Path) -> dict[str, Any]:
+    """Return the content of a config.json that is intact and fits its schema."""
+    try:
+        text = read_text(path, SMALL)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    try:
+        config: dict[str, Any] = parse_json(text)
+    except DataError:
+        raise CheckpointError(f"{path} is damaged: it is no JSON") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise CheckpointError(f"{path} was not written by hierlearn")
+    if config.get("version") != VERSION:
+        raise CheckpointError(
+            f"{path} is of version {shown(config.get('version'))}, this hierlearn reads version "
+            f"{VERSION}; use the hierlearn that wrote it"
+        )
+    found = CHECKSUM.search(text)
+    if found is None or text_digest(text[: found.start()]) != found[1]:
+        raise CheckpointError(
+            f"{path} is damaged or was edited: its checksum does not match; copy the whole folder "
+            f"again"
+        )
+    del config["sha256"]
+    check(path, config, ModelConfig, CheckpointError)
+    return config
+
+
+def read_config(folder: Path, *, skip_memory: bool = False) -> dict[str, Any]:
+    """Return the configuration of a model folder whose files are complete and intact.
+
+    Args:
+        folder: of the model.
+        skip_memory: do not read what grows with the memory: shards, indexes and digests of rows.
+    """
+    folder = Path(folder)
+    check_folder(folder)
+    complete_swap(folder)
+    for name in FILES[:3]:
+        if not (folder / name).exists():
+            raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
+    config = parse_config(folder / FILES[2])
+    listed = config["files"]
+    if OLD in listed:
+        raise CheckpointError(
+            f"{folder} holds its memory in {OLD}, as older versions of hierlearn wrote it; train "
+            f"the model again, or use the hierlearn that wrote it"
+        )
+    for name in listed:
+        if name not in KNOWN and not OWN.fullmatch(name):
+            raise CheckpointError(
+                f"{folder / FILES[2]}: files names {shown(name)}, which is no file of a model"
+            )
+    for name in FILES[:2]:
+        if name not in listed:
+            raise CheckpointError(f"{folder / FILES[2]}: files does not name {name}")
+    for name, expected in listed.items():
+        if not (folder / name).exists():
+            raise CheckpointError(f"{folder} has no {name}; copy the whole folder again")
+        if skip_memory and (name == ROWS_FILE or (OWN.fullmatch(name) and name != MANIFEST)):
+            continue
+        if digest(folder / name) != expected:
+            raise CheckpointError(
+                f"{folder / name} is not the file that was saved: it is truncated or of another "
+                f"model; copy the whole folder again"
+            )
+    return config
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless a path is that of a folder."""
+    try:
+        is_folder = folder.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or has a NUL
+        is_folder = False
+    if not is_folder:
+        raise CheckpointError(f"{shown_path(folder)} is no folder with a model in it")
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a message shows it."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    sums = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            while block := file.read(BLOCK):
+                sums.update(block)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    return sums.hexdigest()
+
+
+# ---------------------------------------- network size
+
+LOOPS = ("depth", "layers", "members")  # options that count parts with tensors of their own
+FREE = 1 << 16  # numbers up to this one need no weights
+MOST_PARTS = 100  # of a blend
+
+
+def check_network(
+    folder: Path, spec: NetworkSpec, label_space: LabelSpace, weights: Mapping[str, Tensor]
+) -> None:
+    """Raise where a network is not the one whose weights are stored, before memory is taken.
+
+    Args:
+        folder: of the model, for errors.
+        spec: how to build the network.
+        label_space: what can be predicted.
+        weights: the tensors that are stored.
+    """
+    stored = {name: tuple(value.shape) for name, value in weights.items()}
+    total = sum(map(math.prod, stored.values()))
+    if len(spec.parts) > MOST_PARTS:
+        raise CheckpointError(
+            f"{folder}: a blend has at most {MOST_PARTS} parts, not {len(spec.parts):,}"
+        )
+    layers = 0
+    for name, value in numbers_of(spec):
+        most = max(total, FREE)
+        if name.rpartition(".")[2] in LOOPS:
+            layers += value
+            value, most = layers, len(stored) + 1  # those of all parts of a blend together
+        if value > most:
+            raise CheckpointError(
+                f"{folder}: the network {spec.name!r} with {name} {value:,} is not the one that "
+                f"was saved, which has {total:,} weights in {len(stored):,} tensors"
+            )
+    try:
+        check_descriptions(spec, stored)
+        check_heads(spec)
+        with torch.device("meta"):
+            network = build_network(spec, label_space)
+        built = network.state_dict()
+    except HierlearnError as error:
+        raise CheckpointError(f"{folder}: {error.message}") from None
+    except Exception as error:
+        if spec.foreign:  # which may not be made for the meta device
+            return
+        reason = " ".join(str(error).split())[:160]
+        raise CheckpointError(
+            f"{folder}: the network {spec.name!r} cannot be built ({reason})"
+        ) from error
+    made = {name: tuple(value.shape) for name, value in built.items()}
+    made |= {name: stored[name] for name in sized_by_data(network) if name in stored}
+    for name in {**made, **stored}:
+        if made.get(name) != stored.get(name):
+            raise CheckpointError(
+                f"{folder}: the network {spec.name!r} is not the one that was saved ({name} is "
+                f"{stored.get(name, 'absent')}, the network has {made.get(name, 'none')})"
+            )
+
+
+def sized_by_data(network: nn.Module) -> Iterator[str]:
+    """Yield the names of tensors of any size, which a module checks as they are loaded."""
+    for prefix, module in network.named_modules():
+        for name in getattr(module, "sized_by_data", ()):
+            yield f"{prefix}.{name}" if prefix else name
+
+
+def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise where a backbone is described with numbers that are too large for the weights."""
+    check_numbers(spec.options.get("description", {}), stored)
+    for part in spec.parts:
+        check_descriptions(part.network, stored)
+
+
+def check_heads(spec: NetworkSpec) -> None:
+    """Raise on options that no saved head has, such as a file that it would read."""
+    for head in spec.heads.values():
+        check: Any = getattr(HEADS.get(head.kind), "check_saved", None)
+        if check is not None:
+            check(head.options)
+    for part in spec.parts:
+        check_heads(part.network)
+
+
+def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:
+    """Yield the integers by which a network is sized, with what they are called."""
+    if spec.members is not None:
+        yield "ensemble_size", spec.members
+    yield from integers(spec.options, "")
+    for name, head in spec.heads.items():
+        yield from integers(head.options, f"{name}.")
+    for part in spec.parts:
+        yield from numbers_of(part.network)
+
+
+def integers(options: Mapping[str, Any], begin: str) -> Iterator[tuple[str, int]]:
+    """Yield the integers among options, also those in lists."""
+    for name, value in options.items():
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, (int, float)) and not isinstance(one, bool) and one == one:
+                yield f"{begin}{name}", int(min(max(one, -(2**63)), 2**63))

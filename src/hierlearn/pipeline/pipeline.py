@@ -11,10 +11,14 @@ A pipeline is saved as a folder:
 
 Nothing is ever unpickled. A network factory outside of hierlearn is called only with consent
 (``trust=True``). The probabilities of the members of an ensemble are averaged.
+
+The model card: what a model is, what it was trained on, and its metrics, on one page.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,36 +30,39 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.datasets.dataset import count_rows
 from hierlearn.datasets.tables.kinds import as_float32
 from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.features import Preprocessor, from_state
 from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.links import LINKS, link_name, make_link
+from hierlearn.metrics.measure import figure_lines
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.network import AVERAGE
-from hierlearn.pipeline.card import model_card
-from hierlearn.pipeline.config_file import check_plain, digest, read_config, write_config
+from hierlearn.pipeline.answers import level_names
 from hierlearn.pipeline.folder import (
     FILES,
     FORMAT,
     VERSION,
     check_free,
+    check_network,
+    check_plain,
+    digest,
+    read_config,
     read_model,
     replaced_model,
+    write_config,
 )
-from hierlearn.pipeline.memory_files import check_filled, read_memory, write_memory
-from hierlearn.pipeline.memory_shards import COPY
+from hierlearn.pipeline.inference import stream_outputs
+from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
 from hierlearn.pipeline.missing import note_missing
-from hierlearn.pipeline.network_size import check_network
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
-from hierlearn.pipeline.tiles import batch_outputs
+from hierlearn.printable import printable
 from hierlearn.registry import is_spelled, refuse_imports, untrusted
 from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows
@@ -175,7 +182,7 @@ class Pipeline:
     def stream_probabilities(
         self, inputs: Any, *, batch: int = BATCH, log: bool = False, tiled: bool = True
     ) -> Iterator[Tensor]:
-        """Yield the probabilities of raw inputs in batches; rows do not affect each other.
+        """Return an iterator over probabilities in batches; rows do not affect each other.
 
         Commands, servers, engines and the estimator all predict by it. Missing values are imputed
         without a word.
@@ -187,10 +194,8 @@ class Pipeline:
             tiled: compute tiles of one size, so that a row gives the same bits in any batch; few
                 rows take less time without them, and differ by rounding.
         """
-        self.network.eval()
-        batch, read = self.batch_size(batch), attrgetter("log_p" if log else "probabilities")
-        for begin in range(0, count_rows(inputs), batch):
-            yield batch_outputs(self, inputs[begin : begin + batch], read, tiled=tiled)
+        read = attrgetter("log_p" if log else "probabilities")
+        return stream_outputs(self, inputs, read, batch=self.batch_size(batch), tiled=tiled)
 
     def batch_size(self, most: int = BATCH) -> int:
         """Return how many rows are predicted at once: a power of 2 where classes are many."""
@@ -452,3 +457,87 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
+
+
+# ---------------------------------------- card
+
+PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")
+YAML_CONSTANTS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
+
+
+def model_card(hierarchy: Hierarchy, config: Mapping[str, Any]) -> str:
+    """Return the card as Markdown, from the configuration."""
+    data: Mapping[str, Any] = config.get("data", {})
+    recipe: Mapping[str, Any] = config.get("recipe", {})
+    lines = [
+        "---",
+        f"license: {yaml_text(config.get('license') or 'unknown')}",
+        "library_name: hierlearn",
+        "---",
+        "",
+        f"# {plain(config.get('name') or 'A hierlearn model')}",
+        "",
+        f"Assigns rows to {plural(len(hierarchy), 'class', 'classes')} in "
+        f"{plural(hierarchy.depth, 'level')} ({'a tree' if hierarchy.is_tree else 'a DAG'}, "
+        f"{plural(len(hierarchy.leaves), 'leaf', 'leaves')}).",
+        "",
+        "```python",
+        "from hierlearn import HierarchicalClassifier",
+        "",
+        'HierarchicalClassifier.load("this folder").predict(rows)',
+        "```",
+        "",
+        "## Trained on",
+        "",
+        *(f"- {plain(key).replace('_', ' ')}: {show(value)}" for key, value in data.items()),
+        "",
+        "## How",
+        "",
+        *(f"- {plain(key).replace('_', ' ')}: {show(value)}" for key, value in recipe.items()),
+        f"- link {config['link']}, decoder {config['decoder']['name']}",
+        f"- network {config['network']['name']} with {show(config['network']['options'])}",
+    ]
+    if config.get("history"):
+        lines += ["", "## Changed since", ""]
+        lines += [f"- {show(change)}" for change in config["history"]]
+    for key, when in (("metrics", ""), ("metrics_before", ", measured before the changes")):
+        for split, figures in config.get(key, {}).items():
+            lines += [
+                "",
+                f"## On the {plain(split)} rows{when}",
+                "",
+                "| metric | value |",
+                "|---|---|",
+            ]
+            levels = level_names(config, hierarchy.depth)
+            lines += [
+                f"| {plain(name)} | {plain(texts[0])} |"
+                for name, _, texts in figure_lines([figures], levels)
+            ]
+    versions = ", ".join(f"{k} {v}" for k, v in config.get("versions", {}).items())
+    lines += ["", f"Hierarchy {hierarchy.fingerprint[:16]}. {versions}".rstrip(), ""]
+    return "\n".join(lines)
+
+
+def show(value: Any) -> str:
+    """Return a value as text."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{plain(key)} {show(one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(show, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(value)
+
+
+def plain(value: object) -> str:
+    """Return text from outside in one line, as Markdown that is no HTML."""
+    return printable(value).replace("<", "&lt;")
+
+
+def yaml_text(value: object) -> str:
+    """Return text from outside as one YAML value, in quotes unless it is a simple word."""
+    text = str(value)
+    if PLAIN_WORD.fullmatch(text) and text.lower() not in YAML_CONSTANTS:
+        return text
+    return printable(json.dumps(text, ensure_ascii=False))  # which is YAML as well

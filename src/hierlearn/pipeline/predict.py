@@ -12,46 +12,65 @@ taken from, the weightiest first:
 
 neighbor_1_id, neighbor_1_weight, neighbor_1_labels, neighbor_1_titles, neighbor_1_text,
 neighbor_2_id, ...
+
+Predictor: a model folder as a function from a batch of rows to a batch of answers.
+
+Engines that process tables on many machines call such a function: Ray Data, Spark, Dask, or the
+processes of Python. It is sent to a worker as the path of the folder and a few options, and reads
+the model there when it is first called.
+
+Batches of an engine: dicts of columns, Arrow tables and pandas frames, in and out alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from hierlearn.datasets.tables.write import CodedColumn
-from hierlearn.errors import HierlearnError, arg
+from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.tables.arrow import ArrowChunk
+from hierlearn.datasets.tables.stream import Chunk, list_column
+from hierlearn.datasets.tables.table import is_frame
+from hierlearn.datasets.tables.write import CodedColumn, as_arrow
+from hierlearn.errors import DataError, HierlearnError, arg, quoted, unknown_name
 from hierlearn.hierarchy.names import joined_titles
-from hierlearn.pipeline.answer_columns import (
+from hierlearn.pipeline.answers import (
     ClassNames,
     Layout,
     as_doubles,
+    kept_names,
+    known_columns,
     level_columns,
     long_columns,
     score_columns,
     top_columns,
 )
 from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
-from hierlearn.pipeline.missing import MissingCells, place_of
-from hierlearn.pipeline.threads import in_order, worker_count
+from hierlearn.pipeline.inference import in_order, one_core_each, tile_size, worker_count
+from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.explain import Evidence
-    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.pipeline.missing import Missing
 
-    Columns = dict[str, Any]  # sequences of one length
+    Columns = dict[str, Any]
 
 ANSWER = Layout()  # nothing beside the answer
 NAMES = ("path", "class", "probability", "level", "stopped")
@@ -337,3 +356,357 @@ def set_answers(
         "level": [label_sep.join(str(names.levels[one]) for one in row) for row in rows],
         "stopped": [not row or any(names.stopped[one] for one in row) for row in rows],
     }
+
+
+# ---------------------------------------- batch
+
+SOURCE = Path("the batch")  # for errors; rows are counted from 1
+
+
+@dataclass(frozen=True)
+class HeldImage:
+    """The bytes of an image in memory.
+
+    Attributes:
+        name: what to call it.
+        data: the bytes of its file.
+    """
+
+    name: str
+    data: bytes
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return self.data
+
+
+def column_names(batch: Any) -> list[str]:
+    """Return the columns of a batch; raise on what is none."""
+    if isinstance(batch, Mapping):
+        return [str(name) for name in batch]
+    if hasattr(batch, "schema") and hasattr(batch, "column_names"):
+        return list(batch.schema.names)
+    if is_frame(batch):
+        return [str(name) for name in batch.columns]
+    raise DataError(
+        f"a batch is a dict of columns, an Arrow table or record batch, or a pandas DataFrame, not "
+        f"{type(batch).__name__}"
+    )
+
+
+def batch_chunk(batch: Any, inputs: Mapping[str, Any]) -> Chunk:
+    """Return the rows of a batch as a model reads them.
+
+    Args:
+        batch: the rows.
+        inputs: which columns, as ``known_columns`` names them.
+    """
+    kind, named = next(iter(inputs.items()))
+    names = [named] if isinstance(named, str) else list(named)
+    there = column_names(batch)
+    lacking = [name for name in names if name not in there]
+    if lacking:
+        raise DataError(
+            f"the batch lacks {quoted(lacking, most=10)}, which the model reads; it has "
+            f"{quoted(there, most=10)}"
+        )
+    columns = {name: arrow_column(batch[name], name) for name in names}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns of a batch must have the same length, not {lengths}")
+    rows = range(1, next(iter(lengths.values())) + 1)
+    chunk = ArrowChunk(SOURCE, columns, rows)
+    return Chunk(chunk_inputs(chunk, kind, named) if len(rows) else [], rows)
+
+
+def chunk_inputs(chunk: ArrowChunk, kind: str, named: Any) -> Any:
+    """Return the inputs of rows: of the kind and the columns that ``known_columns`` gives."""
+    if kind == "kinds":
+        return chunk.table(named)
+    if kind == "text":
+        return chunk.texts(named)
+    if kind == "embeddings":
+        return list_column(chunk, named)
+    if kind == "image":
+        return Images(held_image(chunk, named, row) for row in range(len(chunk)))
+    return chunk.numbers(named)
+
+
+def held_image(chunk: ArrowChunk, name: str, row: int) -> HeldImage:
+    """Return the image of a row: bytes, or ``{bytes, path}`` as Hugging Face datasets have it."""
+    cell = chunk.columns[name][row].as_py()
+    found = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(found, bytes):
+        raise DataError(f"{chunk.where(row, name)}: the cell has no bytes of an image")
+    return HeldImage(f"row {row + 1}", found)
+
+
+def arrow_column(cells: Any, name: str) -> Any:
+    """Return a column of a batch as an Arrow array, null where a value is missing."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise DataError(
+            "predicting batches needs pyarrow; install it with: pip install pyarrow"
+        ) from None
+    if isinstance(cells, (pa.Array, pa.ChunkedArray)):
+        return cells
+    values = cells.to_numpy() if hasattr(cells, "to_numpy") else cells
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        values = list(values.reshape(len(values), -1))
+    elif not isinstance(values, np.ndarray):
+        values = list(values)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"column {name!r} of the batch holds values of several types ({reason}); make them one"
+        ) from None
+
+
+def like_batch(batch: Any, kept: Mapping[str, str], answers: Any) -> Any:
+    """Return the kept columns and the answers as the kind of thing that a batch is.
+
+    Args:
+        batch: the rows.
+        kept: the columns that are kept, by their names in the result.
+        answers: an Arrow table with as many rows.
+    """
+    if isinstance(batch, Mapping):
+        plain = not any(isinstance(cells, np.ndarray) for cells in batch.values())
+        return {name: batch[source] for name, source in kept.items()} | {
+            name: column.to_pylist() if plain else column.to_numpy()
+            for name, column in zip(answers.column_names, answers.columns, strict=True)
+        }
+    if not hasattr(batch, "schema"):
+        return like_frame(batch, kept, answers)
+    import pyarrow as pa
+
+    columns = {name: batch.column(source) for name, source in kept.items()}
+    every = {**columns, **dict(zip(answers.column_names, answers.columns, strict=True))}
+    if isinstance(batch, pa.RecordBatch):
+        whole = {name: one_array(column) for name, column in every.items()}
+        return pa.RecordBatch.from_pydict(whole)
+    return pa.table(every)
+
+
+def one_array(column: Any) -> Any:
+    """Return a column as one Arrow array."""
+    return column.combine_chunks() if hasattr(column, "chunks") else column
+
+
+def like_frame(batch: Any, kept: Mapping[str, str], answers: Any) -> Any:
+    """Return a frame with the index of a batch."""
+    sources: Sequence[str] = list(kept.values())
+    found = batch[sources].copy()
+    found.columns = list(kept)
+    for name, column in zip(answers.column_names, answers.columns, strict=True):
+        found[name] = column.to_pandas().to_numpy()
+    return found
+
+
+# ---------------------------------------- predictor
+
+ALL = "all"
+
+
+@dataclass
+class Predictor:
+    """A model folder as a function: ``Predictor("model")(batch)`` returns a batch with answers.
+
+    A batch is a dict of columns (lists or NumPy arrays), an Arrow table or record batch, or a
+    pandas DataFrame; the result is of the same kind, with the kept columns and those of
+    ``hierlearn predict``: path, class, title (where classes have titles), probability, level and
+    stopped. The answer to a row does not depend on the batch that it is in.
+
+    It can be pickled: the worker that calls it needs the same folder at the same path, and reads it
+    once. It computes on one core, so start one worker per core; a backbone uses the threads of
+    torch. Several threads may call it at once.
+
+    Args:
+        folder: of the model.
+        decoder: a name of DECODERS or a Decoder, instead of the model's own.
+        decoder_options: the options of a decoder given by name.
+        columns: the input columns, where the model does not know them by name or they have another
+            name: those of the numbers in order, or the one of texts, images or vectors.
+        keep: the columns of a batch that the result has; "all", or their names.
+        layout: what else to add of each row: levels, the best classes, all scores.
+        neighbors: of how many remembered rows to add columns.
+        label_sep: what joins the classes of a set; by default as in training.
+        device: where to compute; "auto" is a GPU where there is one.
+        trust: whether a network factory outside of hierlearn that the folder names may run.
+        missing: "impute" a value that is missing where no training row lacks one, with a warning,
+            or "error" to raise.
+    """
+
+    folder: Path | str
+    decoder: str | Decoder | None = None
+    decoder_options: Mapping[str, Any] = field(default_factory=dict)
+    columns: str | Sequence[str] | None = None
+    keep: str | Sequence[str] = ALL
+    layout: Layout = ANSWER
+    neighbors: int = 0
+    label_sep: str | None = None
+    device: str = "auto"
+    trust: bool = False
+    missing: Missing = "impute"
+
+    def __post_init__(self) -> None:
+        checked_missing(self.missing)
+        self._model: Model | None = None  # no fields, by which Dask would tell predictors apart
+        self._lock = Lock()
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the answers to a batch of rows, as a batch of the same kind.
+
+        Raises:
+            DataError: naming the column that is missing, or the row and column of a wrong value.
+        """
+        model = self.model()
+        if self.layout.long:
+            raise HierlearnError(
+                "the long layout numbers the rows of a file, which a batch does not know; leave it "
+                "out"
+            )
+        there = column_names(batch)
+        kept = kept_names(there if self.keep == ALL else self._kept(there), model.names)
+        chunk = batch_chunk(batch, model.inputs)
+        return like_batch(batch, kept, model.table(self.answers([chunk] if chunk.lines else ())))
+
+    def answers(
+        self, chunks: Iterable[Chunk], path: Path = SOURCE, before: int = 0
+    ) -> Iterator[tuple[Columns, dict[str, Any]]]:
+        """Yield the answers to rows in batches, as ``predict_chunks`` does.
+
+        Args:
+            chunks: the rows.
+            path: their file, for errors.
+            before: how many rows come before them.
+        """
+        model = self.model()
+        with one_core_each() if tile_size(model.pipeline) else nullcontext():
+            yield from predict_chunks(
+                model.pipeline,
+                model.decoder,
+                chunks,
+                path,
+                model.label_sep,
+                neighbors=self.neighbors,
+                layout=self.layout,
+                before=before,
+            )
+
+    def model(self) -> Model:
+        """Return the model, which is read when it is first asked for."""
+        with self._lock:
+            if self._model is None:
+                self._model = Model.load(self)
+            return self._model
+
+    def _kept(self, there: Sequence[str]) -> list[str]:
+        """Return the columns to keep; raise on one that the batch lacks."""
+        names = [self.keep] if isinstance(self.keep, str) else list(self.keep)
+        for name in names:
+            if name not in there:
+                raise DataError(f"the batch: {unknown_name('column', name, there)}")
+        return names
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        return {name: state[name] for name in state if name not in ("_model", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
+
+class Model:
+    """What a Predictor reads from its folder.
+
+    Args:
+        pipeline: the model.
+        options: the predictor.
+
+    Attributes:
+        decoder: how it decides.
+        inputs: the columns that it reads, by their kind.
+        names: the columns of its answers.
+        label_sep: what joins the classes of a set.
+    """
+
+    def __init__(self, pipeline: Pipeline, options: Predictor) -> None:
+        self.pipeline, self.layout = pipeline, options.layout
+        self.layout.check(pipeline)
+        self.decoder = pipeline.make_decoder(options.decoder, **options.decoder_options)
+        self.inputs = chosen_columns(pipeline, options.columns)
+        self.label_sep = label_sep_of(pipeline, options.label_sep)
+        shown = neighbor_names(pipeline, options.neighbors) if options.neighbors else ()
+        own = () if self.layout.long else answer_names(pipeline)
+        self.names = (*own, *self.layout.names(pipeline), *shown)
+        self._schema: Any = None
+
+    @classmethod
+    def load(cls, options: Predictor) -> Model:
+        """Read the folder of a predictor."""
+        device = find_device(options.device)
+        pipeline = Pipeline.load(options.folder, device=device, trust=options.trust)
+        pipeline.missing = options.missing
+        return cls(pipeline, options)
+
+    def table(self, found: Iterable[tuple[Columns, Any]]) -> Any:
+        """Return answers as an Arrow table, whose types are the same for every batch."""
+        import pyarrow as pa
+
+        schema = self.schema()
+        parts = [
+            pa.table({name: as_arrow(columns[name]) for name in self.names}).cast(schema)
+            for columns, _ in found
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def schema(self) -> Any:
+        """Return the types of the columns of an answer."""
+        import pyarrow as pa
+
+        if self._schema is None:
+            p = torch.zeros(1, len(self.pipeline.hierarchy))
+            answering = Answering(self.pipeline, self.decoder, self.label_sep, 0, self.layout)
+            one = answers(p, self.decoder, self.pipeline, self.label_sep, answering.names)
+            one |= answering.further_columns(p)
+            of_rows = {True: pa.float64(), False: pa.string()}  # remembered ones
+            self._schema = pa.schema(
+                (name, pa.array(as_arrow(one[name])).type)
+                if name in one
+                else (name, of_rows[name.endswith("_weight")])
+                for name in self.names
+            )
+        return self._schema
+
+
+def chosen_columns(pipeline: Pipeline, named: str | Sequence[str] | None) -> dict[str, Any]:
+    """Return the columns that a model reads, by their kind; raise where it does not know them.
+
+    Args:
+        pipeline: the model.
+        named: the columns that were given; None for those that the model knows.
+    """
+    ((kind, known),) = known_columns(pipeline).items()
+    if named is None:
+        if known is None:
+            raise HierlearnError(
+                "the model does not know its columns by name; give them with columns="
+            )
+        return {kind: known}
+    if kind == "kinds":
+        raise HierlearnError("the model knows the columns of its table; leave columns out")
+    if kind != "features" and not isinstance(named, str):
+        raise HierlearnError(f"the model reads one column ({kind}); give its name as columns=")
+    return {kind: [named] if kind == "features" and isinstance(named, str) else named}
+
+
+def label_sep_of(pipeline: Pipeline, given: str | None = None) -> str:
+    """Return what joins several labels: given, or as in training."""
+    known: str = pipeline.config.get("columns", {}).get("label_sep", ";")
+    found = given or known
+    return ";" if found == "none" else found

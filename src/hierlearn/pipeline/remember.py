@@ -3,47 +3,72 @@
 Only what the memory holds changes: rows are added with their labels, even those of new classes;
 rows are removed; and the labels of all rows move to another taxonomy. Heads that are not a memory
 have learned the old classes, so they are dropped where the classes change.
+
+What a change of the memory does to the rest of a pipeline: classes, heads and configuration.
+
+MemoryFolder: the memory of a model folder, changed without reading or rewriting it.
+
+    with MemoryFolder.open("model") as memory:
+        memory.remember(inputs, labels)
+
+``remember`` writes one more shard, and ``forget`` a list of the rows that do not count any more;
+either takes as long in a memory of a million rows as in one of a thousand. When ``MOST`` small
+shards have come together, ``remember`` joins them; ``compact`` joins what it can and removes what
+was forgotten. A change is there as a whole or not at all, see ``folder``, and another process
+that wants to change the same folder waits.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from hierlearn.datasets.dataset import count_rows, shown_texts
-from hierlearn.errors import HierlearnError, LabelError
+from hierlearn.errors import HierlearnError, LabelError, quoted
 from hierlearn.features.images import as_images
-from hierlearn.hierarchy.labels import Labels, UnlabeledDescendants
+from hierlearn.files.locks import locked
+from hierlearn.hierarchy import LabelSpace
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.names import inherit_titles
+from hierlearn.links import link_name, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.taxonomy import Remap, grown, unplaced
+from hierlearn.networks.blend import is_blend, memories_alone, memory_shares
+from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.memories import embeddings_of, memory_heads, set_memory
-from hierlearn.pipeline.changes import (
-    check_answers_from_memory,
-    check_superset,
-    keep_next_id,
-    next_id,
-    nothing_left,
-    record,
-    replace_memory,
-    unknown_ids,
-)
 from hierlearn.pipeline.explain import rows_of
-from hierlearn.pipeline.memory_shards import Shard
-from hierlearn.pipeline.row_digests import row_digests
+from hierlearn.pipeline.folder import check_folder, digest, replaced_model
+from hierlearn.pipeline.memory_files import (
+    OWN,
+    ROWS,
+    Manifest,
+    Places,
+    Shard,
+    id_digests,
+    read_forgotten,
+    read_manifest,
+    read_shards,
+    rows_with_ids,
+    write_manifest,
+)
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.seen_rows import ROWS_FILE, row_digests
 from hierlearn.training.memorize import BATCH, encode_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.hierarchy.structure import Ints
 
 
 @dataclass(frozen=True)
@@ -61,15 +86,6 @@ class Growth:
     classes: tuple[str, ...]
     total: int
     known: int = 0
-
-
-def texts_to_show(pipeline: Pipeline, inputs: Any) -> list[str]:
-    """Return what to show of new rows, where the remembered rows have texts."""
-    step: Any = pipeline.preprocessor
-    if step is not None and step.reads == "images":
-        return as_images(inputs).names
-    inputs = step.read(inputs) if step is not None and step.reads == "table" else list(inputs)
-    return [str(text) for text in shown_texts(inputs) or ()]
 
 
 def remember(
@@ -100,17 +116,15 @@ def remember(
     """
     rows = rows_of(pipeline)
     old, before = pipeline.hierarchy, pipeline.hierarchy.fingerprint
-    known = Known(
-        rows.labels.sets.unlabeled_descendants,
-        rows.texts is not None,
-        max(next_id(rows.ids), pipeline.config.get("next_id", 0)),
-    )
-    added = new_rows(pipeline, inputs, labels, known, hierarchy=hierarchy, ids=ids, weights=weights)
+    own: dict[str, Any] = {"hierarchy": hierarchy, "ids": ids, "weights": weights}
+    known = Manifest(rows.labels.sets.unlabeled_descendants, rows.texts is not None)
+    first = max(next_id(rows.ids), pipeline.config.get("next_id", 0))
+    added = new_rows(pipeline, inputs, labels, known, first, **own)
     given = len(added)
     if ids is not None:
         held = Shard(embeddings_of(pipeline.network), rows)
-        own = {*added.rows.ids}
-        again = np.flatnonzero([str(one) in own for one in rows.ids])
+        mine = {*added.rows.ids}
+        again = np.flatnonzero([str(one) in mine for one in rows.ids])
         added = without_held(added, [held.take(again)])
         if not len(added):
             return Growth(0, (), len(rows), given)
@@ -166,26 +180,12 @@ def label_names(rows: Remembered) -> list[tuple[str, ...]]:
     return [sets[one] for one in rows.labels.of_row.tolist()]
 
 
-@dataclass(frozen=True)
-class Known:
-    """What new rows must fit of the memory that they are added to.
-
-    Attributes:
-        policy: how classes below a label count.
-        texts: whether rows have a text to show.
-        next_id: the first integer that no row has or had as id.
-    """
-
-    policy: UnlabeledDescendants
-    texts: bool
-    next_id: int
-
-
 def new_rows(
     pipeline: Pipeline,
     inputs: Any,
     labels: Sequence[Sequence[str]],
-    known: Known,
+    known: Manifest,
+    first: int,
     *,
     hierarchy: Hierarchy | None = None,
     ids: Sequence[str] | None = None,
@@ -197,7 +197,8 @@ def new_rows(
         pipeline: whose memory they are for; it need not be filled.
         inputs: the raw rows.
         labels: as in ``remember``, like the others.
-        known: what they must fit.
+        known: the memory that they must fit.
+        first: the first integer that no row has or had as id.
         hierarchy: that of the new classes.
         ids: of the rows.
         weights: (n,) how much each row counts.
@@ -214,9 +215,16 @@ def new_rows(
     if wanted != old:
         check_superset(old, wanted)
         check_answers_from_memory(pipeline, "new classes")
-    texts = texts_to_show(pipeline, inputs) if known.texts else None
-    found = LabelSets.from_labels(Labels(labels, wanted, unlabeled_descendants=known.policy))
-    names = ids if ids is not None else range(known.next_id, known.next_id + total)
+    texts, step = None, pipeline.preprocessor
+    if known.texts and step is not None and step.reads == "images":
+        texts = as_images(inputs).names
+    elif known.texts:
+        read: Any = step.read if step is not None and step.reads == "table" else list  # type: ignore[attr-defined]
+        texts = [str(text) for text in shown_texts(read(inputs)) or ()]
+    found = LabelSets.from_labels(
+        Labels(labels, wanted, unlabeled_descendants=known.unlabeled_descendants)
+    )
+    names = ids if ids is not None else range(first, first + total)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     later = np.ones(total, dtype=bool)
     rows = Remembered(found, [str(one) for one in names], counts, texts, later)
@@ -302,7 +310,14 @@ def remap(
         for one, ends in labels.items():
             if str(one) not in places:
                 raise HierlearnError(f"the memory has no row with id {one!r}")
-            own |= dict.fromkeys(places[str(one)], new_labels(hierarchy, str(one), ends))
+            try:
+                found_names = [hierarchy.names[hierarchy.index(end)] for end in as_list(ends)]
+            except LabelError as error:
+                raise LabelError(
+                    f"the new label of the row with id {one!r} is no class of the new hierarchy: "
+                    f"{error.message}; correct the label, or add the class to the hierarchy"
+                ) from None
+            own |= dict.fromkeys(places[str(one)], found_names)
     moved = plan.labels(rows.labels, own)
     unlabeled = np.diff(moved.sets.terminal[0]) == 0
     found = {
@@ -322,32 +337,11 @@ def remap(
     return found
 
 
-# ---------------------------------------- the parts
-
-
 def as_list(value: str | Sequence[str] | None) -> list[str]:
     """Return one name, several or none as a list."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else list(value)
-
-
-def new_labels(hierarchy: Hierarchy, row: str, labels: str | Sequence[str]) -> list[str]:
-    """Return the new labels of a row by full names; raise on one that the hierarchy lacks.
-
-    Args:
-        hierarchy: the new taxonomy.
-        row: the id of the row, for the error.
-        labels: one label or several.
-    """
-    try:
-        return [hierarchy.names[hierarchy.index(one)] for one in as_list(labels)]
-    except LabelError as error:
-        raise LabelError(
-            f"the new label of the row with id {row!r} is no class of the new hierarchy: "
-            f"{error.message}; "
-            f"correct the label, or add the class to the hierarchy"
-        ) from None
 
 
 def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:
@@ -365,3 +359,438 @@ def build_index(pipeline: Pipeline, recall: float = 0.99) -> float:
         for heads in memory_heads(pipeline.network).values()
         for head in heads
     )
+
+
+# ---------------------------------------- changes
+
+
+def check_superset(old: Hierarchy, new: Hierarchy) -> None:
+    """Raise on a hierarchy in which an old class is missing or has other parents."""
+    known = set(new.names)
+    for number, name in enumerate(old.names):
+        if name not in known:
+            raise HierlearnError(
+                f"the new hierarchy lacks {name!r}; use remap to rename or remove classes"
+            )
+        above = {old.names[one] for one in old.parents(number)}
+        if above != {new.names[one] for one in new.parents(new.index(name))}:
+            raise HierlearnError(
+                f"{name!r} has other parents in the new hierarchy; use remap to move classes"
+            )
+
+
+def check_answers_from_memory(pipeline: Pipeline, what: str) -> None:
+    """Raise where a head that has learned the old classes answers."""
+    if is_blend(pipeline.network) and memory_shares(pipeline.network):
+        return  # which goes on by its memories alone
+    names, heads = head_names(pipeline.network), memory_heads(pipeline.network)
+    if len(names) > 1 and pipeline.answer not in heads:
+        memory = next(iter(heads))
+        raise HierlearnError(
+            f"this model answers by {pipeline.answer} of {quoted(names)}, and heads that are no "
+            f"memory cannot take {what}; train with --answer {memory} (answer={memory!r} in "
+            f"Python), so that the memory answers alone"
+        )
+
+
+def next_id(ids: Sequence[str]) -> int:
+    """Return the integer after the largest id that is one."""
+    return max((int(one) for one in ids if str(one).isdecimal()), default=len(ids) - 1) + 1
+
+
+def keep_next_id(pipeline: Pipeline, ids: Sequence[str]) -> None:
+    """Note which integer comes after some ids, so that none of them is used again."""
+    pipeline.config["next_id"] = max(next_id(ids), pipeline.config.get("next_id", 0))
+
+
+def replace_memory(
+    pipeline: Pipeline, embeddings: dict[str, Tensor], rows: Remembered, plan: Remap
+) -> None:
+    """Set what a pipeline remembers, and its label space.
+
+    Args:
+        pipeline: changed in place.
+        embeddings: of all rows by head.
+        rows: in the new hierarchy.
+        plan: where the old classes went; a terminal class stays one under its new name.
+    """
+    names = drop_other_heads(pipeline, rows.hierarchy)
+    if names is not None:
+        embeddings = {names[name]: found for name, found in embeddings.items() if name in names}
+    set_memory(pipeline.network, embeddings, rows)
+    set_label_space(pipeline, rows.labels.sets, plan)
+
+
+def drop_other_heads(pipeline: Pipeline, new: Hierarchy) -> dict[str, str] | None:
+    """Drop the heads that have learned the old classes, where the classes change.
+
+    Args:
+        pipeline: changed in place.
+        new: the new taxonomy.
+
+    Returns:
+        The new names of the heads of a blend, whose parts are numbered again; None otherwise.
+    """
+    old, spec = pipeline.label_space, pipeline.network_spec
+    if old.hierarchy == new:
+        return None
+    if is_blend(pipeline.network):
+        pipeline.network, names = memories_alone(pipeline.network, old)
+        if spec is not None:
+            pipeline.network_spec = replace(spec, parts=pipeline.network.specs)
+        return names
+    heads = memory_heads(pipeline.network)
+    others = [name for name in head_names(pipeline.network) if name not in heads]
+    drop_heads(pipeline.network, others)
+    if spec is not None:
+        kept = {name: one for name, one in spec.heads.items() if name not in others}
+        pipeline.network_spec = replace(spec, heads=kept)
+    return None
+
+
+def set_label_space(pipeline: Pipeline, labels: Labels, plan: Remap) -> None:
+    """Set what a pipeline can predict.
+
+    Args:
+        pipeline: changed in place.
+        labels: in the new taxonomy; those of rows whose classes were terminal before may be left
+            out.
+        plan: where the old classes went; a terminal class stays one under its new name.
+    """
+    also = plan.single_destinations(pipeline.label_space.terminals)
+    pipeline.label_space = LabelSpace.from_labels(labels, also)
+    for several in memory_heads(pipeline.network).values():
+        for head in several:
+            head.move_to(pipeline.label_space, plan.destinations)
+    device = pipeline.device
+    if is_blend(pipeline.network):  # its links are of the old classes
+        pipeline.network = pipeline.network.moved_to(pipeline.label_space).to(device)
+    pipeline.link = make_link(pipeline.label_space, link_name(pipeline.link)).to(device)
+
+
+def record(pipeline: Pipeline, change: str, before: str, **counts: int) -> None:
+    """Note a change in the configuration, for the model card.
+
+    Changes of one kind that follow each other are one entry. Metrics become those of before.
+    Thresholds that were calibrated for other rows are dropped; they stay where the answers only
+    have other names.
+    """
+    config = pipeline.config
+    entry = {"change": change, "fingerprint_before": before, **counts}
+    *earlier, last = config.get("history") or [{}]
+    alike = ("change", "fingerprint_before", "classes")  # a thousand of them are one entry
+    if (
+        change != "remap"
+        and not counts.get("classes")
+        and all(last.get(key) == entry.get(key) for key in alike)
+    ):
+        total = last["rows"] + counts["rows"]
+        entry = {**entry, "rows": total, "times": last.get("times", 1) + 1}
+    elif last:
+        earlier.append(last)
+    config["history"] = [*earlier, entry]
+    if config.get("metrics"):
+        config["metrics_before"], config["metrics"] = config["metrics"], {}
+    if change != "remap" and "estimator" in config:
+        own = config["estimator"]
+        config["estimator"] = {key: own[key] for key in own if key != "thresholds"}
+
+
+def unknown_ids(unknown: Sequence[str], ids: Sequence[Any]) -> HierlearnError:
+    """Return the error of ids that no row has.
+
+    Args:
+        unknown: the ids.
+        ids: of the rows, or of the first of them.
+    """
+    return HierlearnError(
+        f"the memory has no row with id {quoted(unknown, most=5)}; it has "
+        f"{quoted([str(one) for one in ids], most=3)}"
+    )
+
+
+def nothing_left(rows: int) -> HierlearnError:
+    """Return the error of a memory that would lose all its rows."""
+    return HierlearnError(
+        f"these are all {rows:,} rows of the memory; a model that remembers nothing cannot answer"
+    )
+
+
+# ---------------------------------------- memory folder
+
+MOST = 64  # small shards, until remember joins them
+
+
+@dataclass
+class MemoryFolder:
+    """A model folder whose memory is changed in place.
+
+    Attributes:
+        folder: of the model.
+        pipeline: the model, its memory left empty.
+        manifest: the list of the shards.
+        files: the digests of the files of the model by name.
+    """
+
+    folder: Path
+    pipeline: Pipeline
+    manifest: Manifest
+    files: dict[str, str]
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, folder: Path | str, *, device: torch.device | str = "cpu", trust: bool = False
+    ) -> Iterator[MemoryFolder]:
+        """Open a model folder for changes; other processes that open it wait until the block ends.
+
+        Args:
+            folder: of a model with a memory.
+            device: where to compute.
+            trust: as in ``Pipeline.load``.
+        """
+        folder = Path(folder)
+        check_folder(folder)
+        with locked(folder):
+            pipeline, files = Pipeline.open(folder, device=device, trust=trust, skip_memory=True)
+            if not memory_heads(pipeline.network):
+                raise HierlearnError(
+                    f"{folder} has no memory: its answers come from weights, not from rows; train "
+                    f"it again with what is new, or train a model that remembers rows and classes "
+                    f"without training, with recipe 'neighbors', or head 'neighbors'"
+                )
+            yield cls(folder, pipeline, read_manifest(folder, files), files)
+
+    def __len__(self) -> int:
+        return self.manifest.total
+
+    # ------------------------------------------------------------------ changes
+
+    def remember(
+        self,
+        inputs: Any,
+        labels: Sequence[Sequence[str]],
+        *,
+        hierarchy: Hierarchy | None = None,
+        ids: Sequence[str] | None = None,
+        weights: NDArray[np.float64] | None = None,
+    ) -> Growth:
+        """Add labeled rows, and the classes that they bring; the arguments of ``remember``."""
+        pipeline = self.pipeline
+        given: dict[str, Any] = {"hierarchy": hierarchy, "ids": ids, "weights": weights}
+        old, before = pipeline.hierarchy, pipeline.hierarchy.fingerprint
+        added = new_rows(pipeline, inputs, labels, self.manifest, self._next_id(), **given)
+        total = len(added)
+        if ids is not None:
+            added = without_held(added, self._with_ids(added))
+            if not len(added):
+                return Growth(0, (), self.manifest.total, total)
+        new = added.rows.hierarchy
+        if new != old and is_blend(pipeline.network):  # of which only the memories stay
+            growth = remember(self.read(), inputs, labels, **given)
+            with replaced_model(self.folder) as hidden:
+                pipeline.write(hidden)
+            return growth
+        plan = Remap(old, new, {})
+        drop_other_heads(pipeline, new)
+        set_label_space(pipeline, added.rows.labels.sets, plan)
+        manifest = self.manifest.copy()
+        with replaced_model(self.folder) as hidden:
+            if ROWS_FILE not in self.files:
+                added = Shard(added.embeddings, added.rows)
+            small = small_shards(manifest)
+            if small:
+                self._join(hidden, manifest, [small], read_forgotten(self.folder, manifest))
+            manifest.add(hidden, added)
+            self._keep_next_id(manifest)
+            growth = note_growth(pipeline, old, before, len(added), manifest.total)
+            self._write(hidden, manifest, weights=new != old or new.titles != old.titles)
+        return replace(growth, known=total - len(added))
+
+    def _with_ids(self, added: Shard) -> Iterator[Shard]:
+        """Yield the remembered rows with the ids of others, shard by shard."""
+        places = Places.of(self.pipeline.hierarchy)
+        found, _ = self.find(list(dict.fromkeys(map(str, added.rows.ids))))
+        for number, one in enumerate(self.manifest.shards):
+            if one.file in found:
+                some = replace(self.manifest, shards=self.manifest.shards[number : number + 1])
+                (shard,) = read_shards(self.folder, some, places, {})
+                yield shard.take(found[one.file])
+
+    def forget(self, ids: Iterable[str], *, erase: bool = False) -> int:
+        """Forget the rows with some ids, and return how many.
+
+        They answer no more, and are named no more. Their embeddings, labels, ids and texts stay in
+        the files until ``compact``, unless they are erased at once.
+
+        Args:
+            ids: of the rows; an id that no row has raises.
+            erase: write the shards that hold these rows again, without them.
+        """
+        wanted = sorted({str(one) for one in ([ids] if isinstance(ids, str) else ids)})
+        rows, have = self.find(wanted)
+        missing = [one for one, has in zip(wanted, have, strict=True) if not has]
+        if missing:
+            raise unknown_ids(missing, self.first_ids())
+        gone = sum(map(len, rows.values()))
+        if gone == len(self):
+            raise nothing_left(gone)
+        manifest = self.manifest.copy()
+        known = read_forgotten(self.folder, manifest)
+        for name, found in rows.items():
+            known[name] = np.concatenate([known.get(name, found[:0]), found])
+        with replaced_model(self.folder) as hidden:
+            self._keep_next_id(manifest)
+            if erase:
+                shards = enumerate(manifest.shards)
+                groups = [range(n, n + 1) for n, one in shards if one.file in known]
+                self._join(hidden, manifest, groups, known)
+            else:
+                manifest.forget(hidden, known)
+            before = self.pipeline.hierarchy.fingerprint
+            record(self.pipeline, "forget", before, rows=gone)
+            self._write(hidden, manifest)
+        return gone
+
+    def compact(self) -> None:
+        """Join the shards into as few as possible, without the rows that were forgotten."""
+        manifest = self.manifest.copy()
+        with replaced_model(self.folder) as hidden:
+            self._keep_next_id(manifest)
+            forgotten = read_forgotten(self.folder, manifest)
+            self._join(hidden, manifest, groups_of(manifest, forgotten), forgotten)
+            self._write(hidden, manifest, keep_index=True)
+
+    # ------------------------------------------------------------------ what is there
+
+    def read(self) -> Pipeline:
+        """Fill the memory of the pipeline, and return it."""
+        self.pipeline.fill(self.folder, self.files)
+        return self.pipeline
+
+    def find(self, ids: Sequence[str]) -> tuple[dict[str, Ints], NDArray[np.bool_]]:
+        """Return the rows that have some ids, by file, and which of the ids occur.
+
+        Shards are searched by the digests of the ids, 64 bits each, and are not read.
+        """
+        digests = id_digests(ids)
+        forgotten = read_forgotten(self.folder, self.manifest)
+        have = np.zeros(len(ids), dtype=bool)
+        found = {}
+        for entry in self.manifest.shards:
+            rows, which = rows_with_ids(self.folder / entry.file, digests)
+            if entry.file in forgotten:
+                left = ~np.isin(rows, forgotten[entry.file])
+                rows, which = rows[left], which[left]
+            have[which] = True
+            if len(rows):
+                found[entry.file] = rows
+        return found, have
+
+    def first_ids(self) -> list[str]:
+        """Return the ids of the first shard that has rows."""
+        places = Places.of(self.pipeline.hierarchy)
+        forgotten = read_forgotten(self.folder, self.manifest)
+        for number in range(len(self.manifest.shards)):
+            one = replace(self.manifest, shards=self.manifest.shards[number : number + 1])
+            (shard,) = read_shards(self.folder, one, places, forgotten)
+            if len(shard):
+                return [str(one) for one in shard.rows.ids]
+        return []
+
+    # ------------------------------------------------------------------ writing
+
+    def _next_id(self) -> int:
+        return max(self.manifest.next_id, int(self.pipeline.config.get("next_id", 0)))
+
+    def _keep_next_id(self, manifest: Manifest) -> None:
+        self.pipeline.config["next_id"] = max(self._next_id(), manifest.next_id)
+
+    def _join(
+        self,
+        hidden: Path,
+        manifest: Manifest,
+        groups: Iterable[range],
+        forgotten: Mapping[str, Ints],
+    ) -> None:
+        """Write each group of consecutive shards as one, without the rows that were forgotten.
+
+        Args:
+            hidden: where to.
+            manifest: changed in place.
+            groups: places in the list of shards, ascending.
+            forgotten: the rows to leave out, by file.
+        """
+        places = Places.of(self.pipeline.hierarchy)
+        before, last = manifest.shards, 0
+        manifest.shards = []
+        for group in groups:
+            manifest.shards += before[last : group.start]
+            some = replace(manifest, shards=before[group.start : group.stop])
+            joined = Shard.join(list(read_shards(self.folder, some, places, forgotten)))
+            if len(joined):
+                manifest.add(hidden, joined)
+            last = group.stop
+        manifest.shards += before[last:]
+        left = {one.file: forgotten[one.file] for one in manifest.shards if one.file in forgotten}
+        manifest.forgotten, manifest.forgotten_rows = None, 0
+        if left:
+            manifest.forget(hidden, left)
+
+    def _write(
+        self,
+        hidden: Path,
+        manifest: Manifest,
+        *,
+        weights: bool = False,
+        keep_index: bool = False,
+    ) -> None:
+        """Write what describes the model: the list of shards, the configuration, the card.
+
+        Args:
+            hidden: where to.
+            manifest: the new list of shards.
+            weights: whether classes or heads have changed.
+            keep_index: whether the rows are the same as before.
+        """
+        write_manifest(hidden, manifest)
+        if weights:
+            self.pipeline.write_weights(hidden)
+        gone = {name for name in self.files if OWN.fullmatch(name) and name not in manifest.names}
+        if keep_index:
+            gone = {name for name in gone if not name.startswith("index-")}
+        names = [path.name for path in hidden.iterdir()]
+        self.files = {
+            **{name: known for name, known in self.files.items() if name not in gone},
+            **{name: digest(hidden / name) for name in sorted(names)},
+        }
+        self.pipeline.describe(hidden, self.files)
+        self.manifest = manifest
+
+
+def small_shards(manifest: Manifest) -> range:
+    """Return the last shards that are to be joined; none while fewer than ``MOST`` are small.
+
+    The first of them has no more rows than those that follow, so a row is written again about as
+    often as the number of rows since the last large shard has doubled.
+    """
+    rows = [one.rows for one in manifest.shards]
+    large = [number for number, count in enumerate(rows) if count >= ROWS]
+    start = large[-1] + 1 if large else 0
+    if len(rows) - start < MOST:
+        return range(0)
+    after = np.cumsum(rows[::-1])[::-1] - rows
+    some = (number for number in range(start, len(rows)) if rows[number] <= after[number])
+    return range(next(some, start), len(rows))
+
+
+def groups_of(manifest: Manifest, forgotten: Container[str]) -> list[range]:
+    """Return which consecutive shards to join, up to ``ROWS`` rows; whole large ones stay."""
+    groups, begin = [], 0
+    shards = manifest.shards
+    for number in range(1, len(shards) + 1):
+        some = shards[begin : number + 1]
+        if number == len(shards) or sum(one.rows for one in some) > ROWS:
+            groups.append(range(begin, number))
+            begin = number
+    return [one for one in groups if len(one) > 1 or shards[one.start].file in forgotten]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import plural
-from hierlearn.files.schema import Extra, check
-from hierlearn.files.tensors import CheckpointError
 from hierlearn.networks.build import NetworkSpec
-from hierlearn.pipeline.best import BlendTraining
+from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.calibrate import calibrate
-from hierlearn.pipeline.config_file import check_plain, read_config
 from hierlearn.pipeline.evaluate import evaluate_after_training
 from hierlearn.pipeline.folder import (
     OURS,
@@ -26,22 +20,25 @@ from hierlearn.pipeline.folder import (
     complete_swap,
     held_for_training,
     is_finished,
+    read_config,
     remove_folder,
     replaced_model,
     training_folder,
 )
-from hierlearn.pipeline.job import Job
-from hierlearn.pipeline.pipeline import Pipeline, versions
-from hierlearn.pipeline.reporting import Beginning, Reporting
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.run import (
+    Beginning,
+    Job,
+    Reporting,
+    check_identity,
+    describe_run,
+    run,
+    run_identity,
+)
 from hierlearn.pipeline.seen_rows import note_rows
-from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.prepare import Extras, Prepared, prepare, summary
-from hierlearn.training.processes import Processes, processes
-from hierlearn.training.progress import EpochLog, progress_bar
+from hierlearn.training.prepare import Extras, prepare, summary
+from hierlearn.training.processes import processes
 from hierlearn.training.settings import Plan, Settings
-from hierlearn.training.solvers import SOLVERS, Fitted, Run
-from hierlearn.training.solvers.parallel import check_sharding
-from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,178 +177,3 @@ def save_into(pipeline: Pipeline, out: Path, *, of_training: bool = False) -> No
     pipeline.check_savable()
     with replaced_model(out, of_training=of_training) as hidden:
         pipeline.write(hidden)
-
-
-def run(
-    prepared: Prepared,
-    here: Processes,
-    out: Path | None = None,
-    *,
-    resume: bool = False,
-    reporting: Reporting | None = None,
-) -> Fitted:
-    """Train from the start or from a checkpoint; estimator, studies and command line call this.
-
-    Args:
-        prepared: what ``prepare`` returned.
-        here: this process among all of them.
-        out: the folder of the log and the checkpoints; None writes nothing.
-        resume: continue from the newest checkpoint in ``out``, if there is one.
-        reporting: the callbacks.
-    """
-    settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    if settings.parallel == "fsdp":
-        check_sharding(prepared.network, settings)
-    solver = SOLVERS[settings.optimizer]
-    steps, task = solver.steps(prepared), Run(here)
-    if out is not None:
-        identity = run_identity(prepared)
-        checkpoints = Checkpoints(out / "checkpoints", settings.keep_checkpoints)
-        task.checkpoint = checkpoints.latest() if resume else None
-        if task.checkpoint is not None:
-            path, metadata = task.checkpoint.path, task.checkpoint.metadata
-            check_identity(path, metadata.get("run"), identity)
-            task.checkpoint.check(settings.ensemble_size, steps)
-            if here.writes:
-                checkpoints.prune()  # a process that was killed may have left one too many
-        task.save = lambda step, tensors, metadata: checkpoints.save(
-            step, tensors, {**metadata, "run": identity, "versions": versions()}
-        )
-    begun = {} if task.checkpoint is None else task.checkpoint.metadata
-    log = None
-    if out is not None and here.writes:
-        path = out / "log.jsonl"
-        log = EpochLog(path, epochs=begun.get("epoch", 0), tensorboard=reporting.tensorboard)
-    shown = reporting.bar and here.writes
-    with progress_bar("training", steps, begun.get("step", 0), show=shown) as progress:
-
-        def on_epoch(record: dict[str, Any]) -> None:
-            progress.epoch(record)
-            if reporting.on_epoch is not None:
-                reporting.on_epoch(record)
-            if log is not None:
-                log(record)
-
-        def on_step(step: int) -> None:
-            progress.step(step)
-            if reporting.on_step is not None:
-                reporting.on_step(step, steps)
-
-        task.on_epoch, task.on_step = on_epoch, on_step
-        task.timeline = reporting.timeline or task.timeline
-        return solver.fit(prepared, task)
-
-
-def run_identity(prepared: Prepared) -> dict[str, Any]:
-    """Return what must be equal in a checkpoint and the training that resumes from it."""
-    plan = {**prepared.plan.to_dict(), "settings": prepared.decision.settings.to_dict()}
-    if isinstance(prepared.rows, ParquetRows):
-        plan["stream_window"] = prepared.rows.source.window
-    for free in (
-        "device",
-        "checkpoint_every",
-        "keep_checkpoints",
-        "parallel",
-        "cuda_graphs",
-    ):  # may change when it resumes
-        plan["settings"].pop(free)
-    check_plain(plan)
-    sums = hashlib.sha256(prepared.rows.digest().encode())
-    if prepared.rows.weights is not None:
-        sums.update(prepared.rows.weights.cpu().numpy().tobytes())
-    if prepared.valid is not None:
-        sums.update(prepared.valid.digest().encode())
-    return {
-        "fingerprint": prepared.label_space.hierarchy.fingerprint,
-        "data": sums.hexdigest(),
-        "plan": json.loads(json.dumps(plan)),  # as it is read back
-    }
-
-
-@dataclass
-class Identity(Extra):
-    """What must be equal, as JSON."""
-
-    fingerprint: str
-    data: str
-    plan: IdentityPlan
-
-
-@dataclass
-class IdentityPlan(Extra):
-    """A plan with its settings."""
-
-    settings: dict[str, Any]
-
-
-def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
-    """Raise on a checkpoint of another training, naming what differs."""
-    if stored is None:
-        raise CheckpointError(f"{path} does not name its training; train again in another folder")
-    check(path, stored, Identity, CheckpointError)
-    if stored["fingerprint"] != now["fingerprint"]:
-        raise CheckpointError(
-            f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "
-            f"one has {now['fingerprint'][:12]}"
-        )
-    if stored["data"] != now["data"]:
-        raise CheckpointError(f"{path} was trained on other rows; train again in another folder")
-    before, after = flat(stored["plan"]), flat(now["plan"])
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            raise CheckpointError(
-                f"{path} was trained with {name}={before.get(name)}, now {name}="
-                f"{after.get(name)}; use the same, or train again in another folder"
-            )
-
-
-def flat(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan with its settings among its own values."""
-    return {**{k: v for k, v in plan.items() if k != "settings"}, **plan["settings"]}
-
-
-def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
-    """Return what the model reads, for its card."""
-    if dataset.is_text:
-        return "text"
-    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
-    if dataset.kind == "images":
-        return columns or "images"
-    return columns or plural(prepared.rows.inputs.shape[1], "number")
-
-
-def describe_run(prepared: Prepared, dataset: Dataset, fitted: Fitted | None) -> dict[str, Any]:
-    """Return the configuration of a model about its training; ``fitted`` is None before it."""
-    decision = prepared.decision
-    recipe, patience = decision.recipe, decision.settings.patience
-    return {
-        "name": dataset.name or "model",
-        "license": None,
-        "data": {
-            "name": dataset.name,
-            "source": dataset.source,
-            "training_rows": len(prepared.rows),
-            "validation_rows": len(prepared.valid or ()),
-            "inputs": describe_inputs(prepared, dataset),
-        },
-        "feature_names": list(dataset.feature_names),
-        "recipe": {
-            "name": decision.name,
-            "because": decision.why,
-            "loss": recipe.loss,
-            "loss_options": dict(recipe.loss_options),
-            "joint": dict(recipe.joint),
-        },
-        "plan": prepared.plan.to_dict(),
-        "settings": decision.settings.to_dict(),
-        "training": {}
-        if fitted is None
-        else {
-            "steps": fitted.steps,
-            "best_epoch": fitted.stopping.epoch if patience else None,
-            "best_value": fitted.stopping.value if patience else None,
-            "improved_at_the_last_epoch": fitted.stopping.improved_last if prepared.valid else None,
-        },
-        "versions": versions(),
-        "metrics": {},
-    }

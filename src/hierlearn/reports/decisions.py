@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.decoding.mass import terminal_scores
+from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.names import shorten
-from hierlearn.metrics.choices import best_classes
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.inputs import best_classes
+from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

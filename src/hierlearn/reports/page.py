@@ -22,11 +22,11 @@ from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.answers import wrong_levels
-from hierlearn.metrics.evaluation import STOPPING, shown
+from hierlearn.metrics.measure import STOPPING, shown
 from hierlearn.networks.memories import remembered
+from hierlearn.pipeline.answers import level_names
 from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.explain import answering_memories, explain
-from hierlearn.pipeline.input_columns import level_names
 from hierlearn.reports.decisions import (
     Decisions,
     Truth,
@@ -125,7 +125,7 @@ class Outcome:
 def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
     """Return what a pipeline does on labeled rows."""
     given = predictions(pipeline, dataset)
-    answers, space = given.answers, pipeline.label_space
+    answers, space = given, pipeline.label_space
     labels = Labels(dataset.labels, space.hierarchy)
     ends = np.diff(labels.terminal[0])
     if not ends.any():

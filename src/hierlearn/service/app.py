@@ -29,7 +29,7 @@ from hierlearn import __version__
 from hierlearn.datasets.tables.kinds import base_kind
 from hierlearn.decoding import DECODERS
 from hierlearn.errors import HierlearnError, plural, shown
-from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.pipeline.answers import level_column_names
 from hierlearn.service.batching import Addition, Overloaded, Question
 from hierlearn.service.model import Options, Task, to_json
 from hierlearn.service.requests import LARGE, Refusal, parse_body

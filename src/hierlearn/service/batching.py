@@ -28,7 +28,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.writing import WriteError
-from hierlearn.pipeline.memory_folder import MemoryFolder
+from hierlearn.pipeline.remember import MemoryFolder
 from hierlearn.service.model import Task, to_json
 from hierlearn.service.requests import Refusal
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.predictor import Predictor
+    from hierlearn.pipeline.predict import Predictor
     from hierlearn.service.parts import PartJob
 
 
@@ -326,7 +326,7 @@ def predict_on_engine(
         options: those of the command.
     """
     from hierlearn.cli.errors import advise
-    from hierlearn.pipeline.answer_file import file_names
+    from hierlearn.pipeline.answers import file_names
     from hierlearn.service.parts import (
         ROWS,
         PartFolder,

@@ -592,7 +592,7 @@ def use_executor(executor: Executor | int) -> Iterator[None]:
     Args:
         executor: any Executor, or how many processes of this machine train at a time.
     """
-    from hierlearn.pipeline.workers import lend
+    from hierlearn.pipeline.blend import lend
 
     with engine_of(executor) as engine, lend(engine):
         yield

@@ -23,7 +23,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy.names import is_missing
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.folder import FILES, FOLDERS, is_model
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from hierlearn.service.model import Options, ServedModel, to_json
 from hierlearn.training.progress import scalars
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from hierlearn.pipeline.reporting import Beginning
+    from hierlearn.pipeline.run import Beginning
 
 PACKAGES = ("hierlearn", "torch", "numpy", "scipy", "safetensors", "pandas")
 TYPES = {"number": "double", "image": "binary"}  # of columns; others are texts

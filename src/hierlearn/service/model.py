@@ -18,12 +18,16 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.names import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
-from hierlearn.pipeline.answer_columns import ClassNames, Layout, level_columns, top_columns
+from hierlearn.pipeline.answers import (
+    ClassNames,
+    Layout,
+    level_column_names,
+    level_columns,
+    top_columns,
+)
 from hierlearn.pipeline.evaluate import predictions
-from hierlearn.pipeline.explain import explain
-from hierlearn.pipeline.input_columns import level_column_names
+from hierlearn.pipeline.explain import explain, has_parts, reasons
 from hierlearn.pipeline.predict import answer_names, answers, first_classes
-from hierlearn.pipeline.reasons import has_parts, reasons
 from hierlearn.pipeline.remember import Growth, remember
 from hierlearn.service.requests import Inputs
 

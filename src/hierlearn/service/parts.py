@@ -32,10 +32,9 @@ from hierlearn.files.writing import (
     remove_strays,
 )
 from hierlearn.pipeline import memory_files
-from hierlearn.pipeline.answer_file import answer_file
-from hierlearn.pipeline.config_file import digest
-from hierlearn.pipeline.folder import FILES
-from hierlearn.pipeline.tiles import tile_size
+from hierlearn.pipeline.answers import answer_file
+from hierlearn.pipeline.folder import FILES, digest
+from hierlearn.pipeline.inference import tile_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.files.locations import Location
     from hierlearn.pipeline.pipeline import Pipeline
-    from hierlearn.pipeline.predictor import Predictor
+    from hierlearn.pipeline.predict import Predictor
 
 
 WORK, PLAN = "_hierlearn", "plan.json"

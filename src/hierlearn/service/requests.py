@@ -27,9 +27,9 @@ from hierlearn.datasets.tables.kinds import (
 from hierlearn.datasets.tables.stream import Chunk
 from hierlearn.datasets.tables.table import TableChunk
 from hierlearn.errors import DataError, HierlearnError, plural, quoted, shorten, shown, unknown_name
-from hierlearn.pipeline.batch import HeldImage
-from hierlearn.pipeline.input_columns import known_columns
+from hierlearn.pipeline.answers import known_columns
 from hierlearn.pipeline.missing import MissingCells
+from hierlearn.pipeline.predict import HeldImage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

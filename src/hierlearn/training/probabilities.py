@@ -1,14 +1,13 @@
-"""The probabilities of every member of an ensemble on prepared rows."""
+"""What a network gives for prepared rows: the one loop over them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor, nn
 
@@ -16,6 +15,28 @@ if TYPE_CHECKING:
     from hierlearn.training.rows import Rows
 
 FEW = 8  # rows at a time, so that many classes need little memory
+
+
+@torch.no_grad()
+def network_outputs(
+    network: nn.Module, rows: Rows, batch: int, most: int | None = None
+) -> Iterator[Any]:
+    """Yield what a network gives in evaluation mode for rows in their order, batch by batch.
+
+    Args:
+        network: a network or an ensemble.
+        rows: the rows.
+        batch: how many rows at a time.
+        most: only the first so many rows.
+    """
+    was_training = network.training
+    network.eval()
+    try:
+        index = torch.arange(min(len(rows), most or len(rows)), device=rows.device)
+        for part in torch.split(index, batch) if len(index) else ():
+            yield network(rows.take(part))
+    finally:
+        network.train(was_training)
 
 
 @torch.no_grad()
@@ -30,14 +51,8 @@ def member_probabilities(
         read: turns what the network returns into one output.
         batch: how many rows at a time.
     """
-    was_training = network.training
-    network.eval()
-    parts: list[Tensor] = []  # each (M, n, C)
-    for begin in range(0, len(rows), batch):
-        index = torch.arange(begin, min(begin + batch, len(rows)), device=rows.device)
-        p = read(network(rows.batch(index)[0])).probabilities
-        parts.append(p if p.dim() == 3 else p[None])
-    network.train(was_training)
+    found = (read(one).probabilities for one in network_outputs(network, rows, batch))
+    parts = [p if p.dim() == 3 else p[None] for p in found]  # each (M, n, C)
     return list(torch.cat(parts, dim=1)) if parts else []
 
 
@@ -49,14 +64,10 @@ def non_finite_member(
 
     The arguments are those of ``member_probabilities``; ``most`` is the number of rows.
     """
-    index = torch.arange(min(most, len(rows)), device=rows.device)
-    was_training = network.training
-    network.eval()
     wrong: set[int] = set()
-    for part in torch.split(index, FEW):
-        p = read(network(rows.take(part))).probabilities
+    for found in network_outputs(network, rows, FEW, most):
+        p = read(found).probabilities
         for member, one in enumerate(p if p.dim() == 3 else p[None]):
             if not bool(one.isfinite().all()):
                 wrong.add(member)
-    network.train(was_training)
     return min(wrong, default=None)

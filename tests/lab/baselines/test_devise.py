@@ -14,7 +14,7 @@ from hierlearn.lab.baselines.devise import DeViSEHead, taxonomy_vectors
 from hierlearn.networks import InputSpec, Network, SparseRows
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
-from hierlearn.pipeline.config_file import write_config
+from hierlearn.pipeline.folder import write_config
 from reference.devise import devise, similarities
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])

@@ -11,7 +11,7 @@ from hierlearn.lab.baselines.tsle import EncodedOutput, TSLELoss
 from hierlearn.networks import NETWORKS, InputSpec, SparseRows
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.run import Reporting
 from reference.tsle import decode, encode
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])

@@ -14,9 +14,8 @@ from hierlearn.networks.ensemble import is_stackable, stacked
 from hierlearn.networks.heads import Unprojected, neighbor_head
 from hierlearn.pipeline.explain import explain, kneighbors
 from hierlearn.pipeline.export import Graph
-from hierlearn.pipeline.memory_folder import MemoryFolder
-from hierlearn.pipeline.remember import remember
-from hierlearn.pipeline.reporting import Reporting
+from hierlearn.pipeline.remember import MemoryFolder, remember
+from hierlearn.pipeline.run import Reporting
 from memory.random_memories import Case, positive_counts
 from reference import node_metric as reference
 from tolerances import FLOAT32, FLOAT64

@@ -8,7 +8,7 @@ import pytest
 
 from hierlearn.lab.commands.bench import notes
 from hierlearn.lab.commands.loss_times import DEFAULT, spread
-from hierlearn.pipeline.profile import Profile
+from hierlearn.pipeline.run import Profile
 from hierlearn.training.solvers.timeline import PARTS
 
 DATA = "bench rows.csv --label class --split part --device cpu"

@@ -75,7 +75,7 @@ from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links import Head
 from hierlearn.links.output import HALF_PRECISION, HeadOutput, safe_log
 from hierlearn.losses.loss import Loss
-from hierlearn.memory.label_sets import LabelSets, labels_of, take_rows
+from hierlearn.memory.store import LabelSets, labels_of, take_rows
 from hierlearn.networks.layers import Dense, check_flag, check_size
 from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import Recipe, plain

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.memory.label_sets import LabelSets
+from hierlearn.memory.store import LabelSets
 from hierlearn.networks.ensemble import networks_in
 
 if TYPE_CHECKING:

@@ -24,17 +24,16 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
-from hierlearn.memory.compare import compare_plainly
-from hierlearn.memory.distance import TINY
+from hierlearn.memory.compare import SparseMatmul, compare_plainly, sparse_targets
 from hierlearn.memory.head import NeighborHead
-from hierlearn.memory.sparse_mixture import SparseMatmul, sparse_targets
+from hierlearn.memory.search import TINY
 from hierlearn.training.recipes import Recipe, quick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.memory.candidates import Candidates, SetCandidates
+    from hierlearn.memory.compare import Candidates, SetCandidates
     from hierlearn.training.choose import Facts
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.pipeline.profile import Profile
+    from hierlearn.pipeline.run import Profile
     from hierlearn.terminal import Console
 
 TIMING = "What to time"  # a panel of --help
@@ -130,7 +130,7 @@ def with_data(
 
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_not_given
-    from hierlearn.pipeline.profile import profile
+    from hierlearn.pipeline.run import profile
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.prepare import prepare
     from hierlearn.training.processes import processes

@@ -214,7 +214,7 @@ def information_of(
     """Return the information content of classes, and a note about where it comes from."""
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.metrics import information_content
-    from hierlearn.metrics.information import read_information
+    from hierlearn.metrics.cafa import read_information
 
     if path is not None:
         return read_information(path, hierarchy), f"information content of {path}"

@@ -307,7 +307,7 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
     """Print one row per set: every method, and the best figure in print."""
     from hierlearn.lab.tables import ARROWS
-    from hierlearn.metrics.registry import find_metric
+    from hierlearn.metrics.measure import find_metric
     from hierlearn.terminal import Table, Text
 
     metric = find_metric(summary["metric"])

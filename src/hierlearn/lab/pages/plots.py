@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.lab.tables import ARROWS, is_bold
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.markup import safe
 from hierlearn.reports.plots import WIDTH, line, panel, span, tick_texts, ticks
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import plural
 from hierlearn.lab.tables import ARROWS, cell, is_bold, notes, signed
 from hierlearn.lab.verdict import each_loss, overall
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.markup import as_text, network_text, pairs_table, safe, table
 
 if TYPE_CHECKING:

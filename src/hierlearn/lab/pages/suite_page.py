@@ -19,7 +19,7 @@ from hierlearn.lab.pages.saving import need_matplotlib
 from hierlearn.lab.ranks import notes
 from hierlearn.lab.suites import by_reason
 from hierlearn.lab.tables import ARROWS
-from hierlearn.metrics.registry import find_metric
+from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.markup import asset, safe, table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.memory.leave_one_out import best_scale
+from hierlearn.memory.compare import best_scale
 from hierlearn.networks.memories import memory_heads
 from hierlearn.training.memorize import memorize
 from hierlearn.training.solvers.solver import fit_at_once

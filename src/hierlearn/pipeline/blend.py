@@ -1,4 +1,4 @@
-"""Best: several recipes trained, and blended by how well they predict rows left out of training.
+"""Blend: several recipes trained, and blended by how well they predict rows left out of training.
 
 1. Every ingredient is trained on each fold's remaining rows and predicts the rows of the fold; of
    5,000 rows or more one fold is enough.
@@ -8,34 +8,45 @@
 
 Test rows are never looked at; rows of the split "valid" are training rows here. Results of step 1
 and 3 are stored as they come, so that an interrupted run resumes with the next training. Where
-workers are lent, they train all of step 1 at once, and all of step 3.
+workers are lent (``hierlearn.service.engine.use_executor``), they train all of step 1 at
+once, and all of step 3.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from safetensors.torch import load, save
 
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
+from hierlearn.features.combined import side_by_side
+from hierlearn.files.reading import read_json
+from hierlearn.files.tensors import read_tensors, write_tensors
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
-from hierlearn.networks.blend import BLEND
-from hierlearn.pipeline.blend_jobs import BlendRows, folds_at_once, parts_at_once
-from hierlearn.pipeline.blend_results import BlendResults, begin_results
-from hierlearn.pipeline.folder import WORK
-from hierlearn.pipeline.job import Job
-from hierlearn.pipeline.parts import assemble, predict_answers, scale_rows
-from hierlearn.pipeline.reporting import Beginning, Reporting
-from hierlearn.pipeline.workers import lent_workers
+from hierlearn.networks import read_output
+from hierlearn.networks.blend import BLEND, Blend, PartSpec
+from hierlearn.networks.build import NetworkSpec
+from hierlearn.networks.ensemble import drop_heads, head_names
+from hierlearn.networks.inputs import InputSpec
+from hierlearn.networks.network import AVERAGE
+from hierlearn.pipeline.folder import WORK, remove_folder
+from hierlearn.pipeline.pipeline import Pipeline
+from hierlearn.pipeline.run import Beginning, Job, Reporting, check_identity, describe_run, run
 from hierlearn.training.backbones import fitted_embedder, resolve
 from hierlearn.training.blending import (
     FOLD_SEEDS,
@@ -47,25 +58,39 @@ from hierlearn.training.blending import (
 )
 from hierlearn.training.clock import Clock, OutOfTime
 from hierlearn.training.folds import held_out
-from hierlearn.training.prepare import Prepared, gather_facts, split_rows
+from hierlearn.training.memorize import memorize
+from hierlearn.training.prepare import (
+    Extras,
+    Prepared,
+    gather_facts,
+    make_rows,
+    prepare,
+    split_rows,
+)
+from hierlearn.training.probabilities import network_outputs
+from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.progress import Overall, Progress, progress_bar
 from hierlearn.training.selection import Selection, is_larger_better, scorer, select
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.pipeline.pipeline import Pipeline
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.training.prepare import Prepared
     from hierlearn.training.settings import Plan
+
+    Step = Callable[[int, int], None]
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
+BATCH = 2048  # rows that are predicted, or scaled, at once
 
 
 @dataclass
@@ -141,25 +166,23 @@ class BlendTraining(Job):
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
-        with progress_bar("effort best", self._units(len(found)), show=shown) as progress:
+        per_part = len(self.held) * UNIT + seeds_of(self.plan) * UNIT // FOLD_SEEDS
+        with progress_bar("effort best", len(found) * per_part, show=shown) as progress:
             self.overall = Overall(progress)
             return self._run(found)
-
-    def _units(self, parts: int) -> int:
-        """Return how many units of the bar some ingredients take, folds and all rows."""
-        per_part = len(self.held) * UNIT + seeds_of(self.plan) * UNIT // FOLD_SEEDS
-        return parts * per_part
 
     def _run(self, found: dict[str, Ingredient]) -> Pipeline:
         """Train ingredients, choose, train again."""
         predictions: dict[str, Tensor] = {}
         if self.workers is not None:
             self._say(f"all recipes and folds, {self.workers.workers} at a time")
-            folds_at_once(self, found, self.workers)
+            self._at_once(self._fold_jobs(found, self.workers.workers))
         for number, (name, ingredient) in enumerate(found.items(), 1):
             self._say(f"recipe {number} of {len(found)}: {name}")
             predictions |= self._out_of_fold(name, ingredient)
-        targets, mask = self._truth()
+        partial = self.labels.unlabeled_descendants == "ignore"
+        targets = self.labels.targets(self.kept)
+        mask = self.labels.mask(self.kept) if partial else None
         chosen = self._select(predictions, targets, mask)
         by_name: dict[str, dict[str, float]] = {}
         for key, weight in chosen.weights.items():
@@ -212,6 +235,35 @@ class BlendTraining(Job):
             self.results.put(f"{name}-{number}", found, "fold")
         return found
 
+    def _fold_jobs(self, found: dict[str, Ingredient], at_once: int) -> Iterator[tuple[Any, ...]]:
+        """Yield a job per recipe and fold, with the seconds it may take and when it must end."""
+        for name, ingredient in found.items():
+            plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.facts.is_table)
+            for number, held in enumerate(self.held):
+                if name not in self.too_long:
+                    left, share = self.time_for_folds, min(1, at_once / (len(self.held) - number))
+                    yield f"{name}-{number}", name, plan, held, (left * share, time.time() + left)
+
+    def _at_once(self, jobs: Iterable[tuple[Any, ...]]) -> None:
+        """Run jobs that are missing on the workers that were lent, and keep what they give."""
+        workers, results, asked = self.workers, self.results, []
+        assert workers is not None and results is not None  # noqa: PT018
+
+        def calls() -> Iterator[Call]:
+            for job in jobs:
+                if job[0] not in results:
+                    asked.append(job)
+                    yield Call(train_job, self.shared, job[2:])
+
+        with closing(workers.run(calls())) as ends:
+            for end in ends:
+                (key, name, _, held, _), result = asked[end.number], end.result()
+                if result is None:
+                    self.too_long.add(name)
+                    continue
+                results.put(key, load(result[0]), "fold" if len(held) else "part")
+                self.seconds[name] = self.seconds.get(name, 0.0) + result[1]
+
     @property
     def time_for_folds(self) -> float:
         """The seconds that are left for trainings on folds."""
@@ -220,8 +272,6 @@ class BlendTraining(Job):
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
-        from hierlearn.pipeline.train import run
-
         prepared = self.shared.prepare(plan, rows, self.here.device)
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
@@ -235,12 +285,6 @@ class BlendTraining(Job):
         return prepared
 
     # ------------------------------------------------------------------ weights
-
-    def _truth(self) -> tuple[Tensor, Tensor | None]:
-        """Return targets and mask of the left-out rows, in the order of the predictions."""
-        partial = self.labels.unlabeled_descendants == "ignore"
-        mask = self.labels.mask(self.kept) if partial else None
-        return self.labels.targets(self.kept), mask
 
     def _select(
         self, predictions: dict[str, Tensor], targets: Tensor, mask: Tensor | None
@@ -285,7 +329,17 @@ class BlendTraining(Job):
             self._say(
                 f"all rows, {plural(len(order), 'part')} at once, {plural(seeds, 'network')} each"
             )
-            parts_at_once(self, plans, self.workers)
+            every, left = np.zeros(0, dtype=np.int64), self.clock.left
+            self._at_once(  # the weightiest is trained however long it takes
+                (
+                    self.part_key(name, plan),
+                    name,
+                    plan,
+                    every,
+                    (left, time.time() + left) if number else (math.inf, math.inf),
+                )
+                for number, (name, plan) in enumerate(plans.items())
+            )
         parts: list[tuple[str, Prepared]] = []
         for number, name in enumerate(order, 1):
             self._say(
@@ -314,8 +368,6 @@ class BlendTraining(Job):
             if self.results is not None:
                 self.results.put(key, dict(prepared.network.state_dict()), "part")
             return prepared
-        from hierlearn.training.memorize import memorize
-
         prepared = self.shared.prepare(plan, every, self.here.device)
         prepared.network.load_state_dict(state)
         prepared.network.to(self.here.device)
@@ -359,7 +411,12 @@ class BlendTraining(Job):
             p.add_(predictions[key].float(), alpha=weight / total)
         by_level = not pipeline.make_decoder().keeps_order
         scaling = fit_scaling(p, targets, pipeline.label_space, mask, by_level=by_level)
-        scaled = scale_rows(p, scaling, pipeline.label_space)
+        parts = []
+        for part in torch.split(p, BATCH):
+            q = part.double()
+            output = HeadOutput(q.log(), torch.log1p(-q.clamp_max(1 - 1e-12)))
+            parts.append(scaling(output, pipeline.label_space).probabilities.to(p))
+        scaled = torch.cat(parts)
         before, after = (
             float(calibration_error(one, targets, pipeline.label_space, pooled=True))
             for one in (p, scaled)
@@ -381,8 +438,6 @@ class BlendTraining(Job):
         self, pipeline: Pipeline, parts: Sequence[tuple[str, Prepared]], chosen: Selection
     ) -> None:
         """Set the configuration of the blend."""
-        from hierlearn.pipeline.train import describe_run
-
         prepared = parts[0][1]
         kept = pipeline.config
         pipeline.config = {**describe_run(prepared, self.dataset, None), **kept}
@@ -397,3 +452,244 @@ class BlendTraining(Job):
             "seconds": round(time.monotonic() - self.clock.begun, 1),
             "left_out": {"metric": self.settings.metric, "blend": chosen.value, **chosen.single},
         }
+
+
+def assemble(
+    parts: Sequence[tuple[str, Prepared]], answers: Mapping[str, Mapping[str, float]]
+) -> Pipeline:
+    """Return a blend as one pipeline; parts with the same preprocessing share columns.
+
+    Args:
+        parts: trained networks by name, of the same label space.
+        answers: the weights of the answers of each.
+    """
+    steps: list[Any] = []
+    keys: list[str] = []
+    begin: dict[str, int] = {}
+    for name, prepared in parts:
+        if prepared.preprocessor is None:  # sparse rows, used as they are
+            begin[name] = 0
+            continue
+        key = json.dumps(prepared.preprocessor.state()[0], sort_keys=True)
+        if key not in keys:
+            keys.append(key)
+            steps.append(prepared.preprocessor)
+        begin[name] = sum(step.columns for step in steps[: keys.index(key)])
+    specs, networks = [], []
+    for name, prepared in parts:
+        spec, names = prepared.network_spec, head_names(prepared.network)
+        assert spec is not None  # an ingredient names its network
+        if AVERAGE not in answers[name] and len(names) > 1:
+            # no answer needs the others
+            drop_heads(prepared.network, [one for one in names if one not in answers[name]])
+            kept = {one: head for one, head in spec.heads.items() if one in answers[name]}
+            spec = replace(spec, heads=kept)
+        specs.append(PartSpec(name, spec, link_name(prepared.link), answers[name], begin[name]))
+        networks.append(prepared.network)
+    first = parts[0][1]
+    preprocessor = side_by_side(steps) if steps else None
+    inputs = specs[0].network.inputs
+    if preprocessor is not None:
+        inputs = InputSpec(preprocessor.produces, preprocessor.shape)
+    device, label_space = first.rows.device, first.label_space
+    return Pipeline(
+        label_space=label_space,
+        network=Blend(label_space, specs, networks).to(device),
+        link=make_link(label_space, link_name(first.link)).to(device),
+        preprocessor=preprocessor,
+        decoder=first.decoder,
+        decoder_options=dict(first.plan.decoder_options),
+        network_spec=NetworkSpec(BLEND, inputs, parts=tuple(specs)),
+    )
+
+
+@torch.no_grad()
+def predict_answers(
+    prepared: Prepared, dataset: Dataset, answers: Sequence[str]
+) -> dict[str, Tensor]:
+    """Return (N, C) probabilities of rows by answer, in half precision, on the CPU.
+
+    Args:
+        prepared: a trained network.
+        dataset: the rows.
+        answers: names of heads, or "average".
+    """
+    labels = Labels(dataset.labels, dataset.hierarchy)
+    rows = make_rows(dataset.inputs, prepared.preprocessor, labels, prepared.rows.device)
+    parts: dict[str, list[Tensor]] = {name: [] for name in answers}
+    for found in network_outputs(prepared.network, rows, BATCH):
+        for name in answers:
+            output = read_output(found, prepared.link, rereads=prepared.rereads, answer=name)
+            parts[name].append(output.mean().probabilities.half().cpu())
+    return {name: torch.cat(some) for name, some in parts.items()}
+
+
+# ---------------------------------------- a training on a worker
+
+
+@dataclass(frozen=True)
+class BlendRows:
+    """What all trainings of a blend share.
+
+    Attributes:
+        dataset: all rows.
+        rows: the numbers of the training rows.
+        terminals: the terminal classes of all training rows, by name.
+        weights: (N,) how much each row of the dataset counts.
+        encoder: a fitted encoder that all parts share.
+    """
+
+    dataset: Dataset
+    rows: NDArray[np.int64]
+    terminals: list[str]
+    weights: NDArray[np.float64] | None = None
+    encoder: Any = None
+
+    def prepare(self, plan: Plan, rows: NDArray[np.int64], device: torch.device) -> Prepared:
+        """Prepare a training on some of the rows, for the classes of all of them."""
+        dataset = replace(self.dataset, splits={"train": self.rows[rows]})
+        extras = Extras(weights=self.weights, terminals=self.terminals, encoder=self.encoder)
+        return prepare(dataset, plan, device, extras)
+
+
+def train_job(
+    shared: BlendRows,
+    plan: Plan,
+    held: NDArray[np.int64],
+    limits: tuple[float, float],
+    *,
+    on_step: Step | None = None,
+) -> tuple[bytes, float] | None:
+    """Train on a worker; return tensors as the bytes of a safetensors file, and the seconds.
+
+    Args:
+        shared: the rows.
+        plan: how to train.
+        held: the rows to leave out, among the training rows, whose predictions are returned; where
+            there are none the weights are.
+        limits: the seconds that the training may take, and the time of day when it must have
+            ended; None is returned where it would take longer.
+        on_step: called with the step and the number of steps.
+    """
+    begun = time.monotonic()
+    device = find_device(plan.settings.get("device", "auto"))
+    prepared = shared.prepare(plan, np.delete(np.arange(len(shared.rows)), held), device)
+    watch = Clock(None).watch(min(limits[0], limits[1] - time.time()))
+
+    def step(number: int, of: int) -> None:
+        watch(number, of)
+        if on_step is not None:
+            on_step(number, of)
+
+    try:
+        run(prepared, Processes(0, 1, device), reporting=Reporting(bar=False, on_step=step))
+    except OutOfTime:
+        return None
+    if len(held):
+        rows = shared.dataset.take(shared.rows[held])
+        found = predict_answers(prepared, rows, answers_of(prepared))
+    else:
+        state = prepared.network.state_dict()
+        found = {name: value.contiguous() for name, value in state.items()}
+    return save(found), time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class Call:
+    """A job for a worker: ``function(data, *args, on_step=...)``.
+
+    Attributes:
+        function: of a module that workers can import.
+        data: what many jobs share; sent to each worker once.
+        args: what is its own.
+    """
+
+    function: Callable[..., Any]
+    data: Any
+    args: tuple[Any, ...] = ()
+
+
+class Workers(Protocol):
+    """What runs jobs: an Engine of ``hierlearn.service``."""
+
+    @property
+    def workers(self) -> int:
+        """How many jobs run at a time."""
+
+    def run(self, jobs: Iterable[Any], on_step: Any = None) -> Generator[Any, None, None]:
+        """Run jobs, and yield how each ended: its number, and ``result()``."""
+
+
+_lent: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+@contextmanager
+def lend(workers: Workers) -> Iterator[None]:
+    """Let trainings in this block use workers."""
+    token = _lent.set(workers)
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
+
+def lent_workers() -> Workers | None:
+    """Return the workers that a training may use; None where it trains by itself."""
+    return _lent.get()
+
+
+# ---------------------------------------- results
+
+
+@dataclass
+class BlendResults:
+    """Tensors by key, in a folder or in memory.
+
+    Attributes:
+        folder: where; None keeps them in memory.
+        in_memory: the tensors, without a folder.
+    """
+
+    folder: Path | None = None
+    in_memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def path(self, key: str) -> Path | None:
+        """Return the file of a result."""
+        return None if self.folder is None else self.folder / f"{key}.safetensors"
+
+    def __contains__(self, key: str) -> bool:
+        path = self.path(key)
+        return key in self.in_memory if path is None else path.is_file()
+
+    def get(self, key: str) -> dict[str, Tensor] | None:
+        """Return the result of a training; None where it is missing."""
+        path = self.path(key)
+        if path is None:
+            return self.in_memory.get(key)
+        return read_tensors(path)[0] if path.is_file() else None
+
+    def put(self, key: str, tensors: dict[str, Tensor], kind: str) -> None:
+        """Keep the result of a training, written completely or not at all."""
+        path = self.path(key)
+        if path is None:
+            self.in_memory[key] = tensors
+        else:
+            write_tensors(path, tensors, {"format": f"hierlearn.{kind}"})
+
+
+def begin_results(work: Path, identity: dict[str, Any], *, resume: bool) -> BlendResults:
+    """Prepare the folder of results, and return it.
+
+    Args:
+        work: the folder.
+        identity: what must be equal in the run that left results there.
+        resume: keep these results; raise where they are of another run.
+    """
+    path = work / "run.json"
+    if resume and path.is_file():
+        check_identity(path, read_json(path), identity)
+        return BlendResults(work)
+    remove_folder(work)
+    with atomic_write(path) as file:
+        file.write(json.dumps(identity))
+    return BlendResults(work)

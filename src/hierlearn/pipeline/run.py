@@ -1,0 +1,369 @@
+"""Run: one training of one prepared network, with its log, its checkpoints and its callbacks.
+
+Estimator, studies, blends and the command line train by ``run``; ``profile`` measures it.
+
+Profile: where time goes in an epoch of a training, measured in the trainer itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierlearn.errors import HierlearnError, plural
+from hierlearn.files.schema import Extra, check
+from hierlearn.files.tensors import CheckpointError
+from hierlearn.pipeline.folder import check_plain
+from hierlearn.pipeline.pipeline import versions
+from hierlearn.training.checkpoint import Checkpoints
+from hierlearn.training.prepare import summary
+from hierlearn.training.progress import EpochLog, progress_bar
+from hierlearn.training.solvers import SOLVERS, Fitted, Run
+from hierlearn.training.solvers.parallel import check_sharding
+from hierlearn.training.solvers.timeline import EnoughEpochs, EpochTimer
+from hierlearn.training.stream import ParquetRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hierlearn.datasets.dataset import Dataset
+    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.training.prepare import Prepared
+    from hierlearn.training.processes import Processes
+    from hierlearn.training.settings import Plan, Settings
+    from hierlearn.training.solvers.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is known of a training before its first step.
+
+    Attributes:
+        label_space: what will be predicted.
+        settings: how it trains.
+        summary: one sentence on it.
+    """
+
+    label_space: LabelSpace
+    settings: Settings
+    summary: str
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """The callbacks of a training.
+
+    Attributes:
+        on_message: called with one sentence on what was chosen.
+        on_prepared: called in the process that writes with what will be trained, before the first
+            step.
+        on_epoch: called with the record of every epoch.
+        on_step: called with the number of the step, from 1, and the number of steps.
+        timeline: told which part of an epoch begins.
+        tensorboard: also log for TensorBoard.
+        bar: show a progress bar on a terminal.
+    """
+
+    on_message: Callable[[str], None] | None = None
+    on_prepared: Callable[[Beginning], None] | None = None
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
+    on_step: Callable[[int, int], None] | None = None
+    timeline: Timeline | None = None
+    tensorboard: bool = False
+    bar: bool = True
+
+    def message(self, sentence: str) -> None:
+        """Pass a sentence to ``on_message``."""
+        if self.on_message is not None:
+            self.on_message(sentence)
+
+
+@dataclass
+class Job:
+    """A training that can be run.
+
+    Attributes:
+        dataset: all rows.
+        plan: what was asked for.
+        here: this process among all of them.
+        weights: (N,) how much each row of the dataset counts.
+        reporting: the callbacks.
+    """
+
+    dataset: Dataset
+    plan: Plan
+    here: Processes
+    weights: NDArray[np.float64] | None
+    reporting: Reporting
+
+
+def run(
+    prepared: Prepared,
+    here: Processes,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    reporting: Reporting | None = None,
+) -> Fitted:
+    """Train from the start or from a checkpoint; estimator, studies and command line call this.
+
+    Args:
+        prepared: what ``prepare`` returned.
+        here: this process among all of them.
+        out: the folder of the log and the checkpoints; None writes nothing.
+        resume: continue from the newest checkpoint in ``out``, if there is one.
+        reporting: the callbacks.
+    """
+    settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
+    if settings.parallel == "fsdp":
+        check_sharding(prepared.network, settings)
+    solver = SOLVERS[settings.optimizer]
+    steps, task = solver.steps(prepared), Run(here)
+    if out is not None:
+        identity = run_identity(prepared)
+        checkpoints = Checkpoints(out / "checkpoints", settings.keep_checkpoints)
+        task.checkpoint = checkpoints.latest() if resume else None
+        if task.checkpoint is not None:
+            path, metadata = task.checkpoint.path, task.checkpoint.metadata
+            check_identity(path, metadata.get("run"), identity)
+            task.checkpoint.check(settings.ensemble_size, steps)
+            if here.writes:
+                checkpoints.prune()  # a process that was killed may have left one too many
+        task.save = lambda step, tensors, metadata: checkpoints.save(
+            step, tensors, {**metadata, "run": identity, "versions": versions()}
+        )
+    begun = {} if task.checkpoint is None else task.checkpoint.metadata
+    log = None
+    if out is not None and here.writes:
+        path = out / "log.jsonl"
+        log = EpochLog(path, epochs=begun.get("epoch", 0), tensorboard=reporting.tensorboard)
+    shown = reporting.bar and here.writes
+    with progress_bar("training", steps, begun.get("step", 0), show=shown) as progress:
+
+        def on_epoch(record: dict[str, Any]) -> None:
+            progress.epoch(record)
+            if reporting.on_epoch is not None:
+                reporting.on_epoch(record)
+            if log is not None:
+                log(record)
+
+        def on_step(step: int) -> None:
+            progress.step(step)
+            if reporting.on_step is not None:
+                reporting.on_step(step, steps)
+
+        task.on_epoch, task.on_step = on_epoch, on_step
+        task.timeline = reporting.timeline or task.timeline
+        return solver.fit(prepared, task)
+
+
+def run_identity(prepared: Prepared) -> dict[str, Any]:
+    """Return what must be equal in a checkpoint and the training that resumes from it."""
+    plan = {**prepared.plan.to_dict(), "settings": prepared.decision.settings.to_dict()}
+    if isinstance(prepared.rows, ParquetRows):
+        plan["stream_window"] = prepared.rows.source.window
+    for free in (
+        "device",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "parallel",
+        "cuda_graphs",
+    ):  # may change when it resumes
+        plan["settings"].pop(free)
+    check_plain(plan)
+    sums = hashlib.sha256(prepared.rows.digest().encode())
+    if prepared.rows.weights is not None:
+        sums.update(prepared.rows.weights.cpu().numpy().tobytes())
+    if prepared.valid is not None:
+        sums.update(prepared.valid.digest().encode())
+    return {
+        "fingerprint": prepared.label_space.hierarchy.fingerprint,
+        "data": sums.hexdigest(),
+        "plan": json.loads(json.dumps(plan)),  # as it is read back
+    }
+
+
+@dataclass
+class Identity(Extra):
+    """What must be equal, as JSON."""
+
+    fingerprint: str
+    data: str
+    plan: IdentityPlan
+
+
+@dataclass
+class IdentityPlan(Extra):
+    """A plan with its settings."""
+
+    settings: dict[str, Any]
+
+
+def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """Raise on a checkpoint of another training, naming what differs."""
+    if stored is None:
+        raise CheckpointError(f"{path} does not name its training; train again in another folder")
+    check(path, stored, Identity, CheckpointError)
+    if stored["fingerprint"] != now["fingerprint"]:
+        raise CheckpointError(
+            f"{path} is of another hierarchy: fingerprint {stored['fingerprint'][:12]}, this "
+            f"one has {now['fingerprint'][:12]}"
+        )
+    if stored["data"] != now["data"]:
+        raise CheckpointError(f"{path} was trained on other rows; train again in another folder")
+    before, after = flat(stored["plan"]), flat(now["plan"])
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            raise CheckpointError(
+                f"{path} was trained with {name}={before.get(name)}, now {name}="
+                f"{after.get(name)}; use the same, or train again in another folder"
+            )
+
+
+def flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan with its settings among its own values."""
+    return {**{k: v for k, v in plan.items() if k != "settings"}, **plan["settings"]}
+
+
+def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
+    """Return what the model reads, for its card."""
+    if dataset.is_text:
+        return "text"
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    if dataset.kind == "images":
+        return columns or "images"
+    return columns or plural(prepared.rows.inputs.shape[1], "number")
+
+
+def describe_run(prepared: Prepared, dataset: Dataset, fitted: Fitted | None) -> dict[str, Any]:
+    """Return the configuration of a model about its training; ``fitted`` is None before it."""
+    decision = prepared.decision
+    recipe, patience = decision.recipe, decision.settings.patience
+    return {
+        "name": dataset.name or "model",
+        "license": None,
+        "data": {
+            "name": dataset.name,
+            "source": dataset.source,
+            "training_rows": len(prepared.rows),
+            "validation_rows": len(prepared.valid or ()),
+            "inputs": describe_inputs(prepared, dataset),
+        },
+        "feature_names": list(dataset.feature_names),
+        "recipe": {
+            "name": decision.name,
+            "because": decision.why,
+            "loss": recipe.loss,
+            "loss_options": dict(recipe.loss_options),
+            "joint": dict(recipe.joint),
+        },
+        "plan": prepared.plan.to_dict(),
+        "settings": decision.settings.to_dict(),
+        "training": {}
+        if fitted is None
+        else {
+            "steps": fitted.steps,
+            "best_epoch": fitted.stopping.epoch if patience else None,
+            "best_value": fitted.stopping.value if patience else None,
+            "improved_at_the_last_epoch": fitted.stopping.improved_last if prepared.valid else None,
+        },
+        "versions": versions(),
+        "metrics": {},
+    }
+
+
+# ---------------------------------------- profile
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where time goes in an epoch.
+
+    Attributes:
+        summary: what is trained.
+        seconds: the mean of every part; see ``training.timeline.PARTS``.
+        measured: over how many epochs.
+        warmed_up: whether epochs came before these.
+        without_waiting: the mean seconds of an epoch in which nobody waits for the GPU after each
+            part; None on a CPU, where nobody waits.
+        epochs: of the whole training, at most.
+        steps: per epoch.
+        batch_size: rows per step.
+    """
+
+    summary: str
+    seconds: dict[str, float]
+    measured: int
+    warmed_up: bool
+    without_waiting: float | None
+    epochs: int
+    steps: int
+    batch_size: int
+
+    @property
+    def total(self) -> float:
+        """The seconds of all parts."""
+        return sum(self.seconds.values())
+
+    @property
+    def fractions(self) -> dict[str, float]:
+        """The share of every part in the epoch."""
+        total = self.total
+        return {part: seconds / total for part, seconds in self.seconds.items()}
+
+    @property
+    def whole(self) -> float:
+        """The seconds of the epochs of a whole training that does not stop early."""
+        return self.epochs * (self.total if self.without_waiting is None else self.without_waiting)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, ready for JSON."""
+        return {**asdict(self), "total": self.total, "fractions": self.fractions}
+
+
+def profile(
+    prepared: Prepared,
+    here: Processes,
+    epochs: int = 3,
+    on_epoch: Callable[[int], None] | None = None,
+) -> Profile:
+    """Train some epochs as ``train`` does, and measure their parts; no model is kept.
+
+    Args:
+        prepared: what is trained.
+        here: this process, the only one.
+        epochs: how many to measure after those that warm up, or as many validations, where these
+            are several epochs apart.
+        on_epoch: called with the number of epochs that are over.
+    """
+    if here.world > 1:
+        raise HierlearnError(
+            f"a profile is of one process, not of {here.world}; start it without torchrun"
+        )
+    settings = prepared.decision.settings
+    timer = EpochTimer(here.device, epochs, settings.validate_every, on_epoch)
+    sentence = summary(prepared)
+    reporting = Reporting(bar=False, timeline=timer)
+    # The folder is for checkpoints and the log, which cost time.
+    with tempfile.TemporaryDirectory() as folder, suppress(EnoughEpochs):
+        run(prepared, here, Path(folder), reporting=reporting)
+    one_step = settings.optimizer != "adamw"
+    rows = len(prepared.rows)
+    return Profile(
+        summary=sentence,
+        seconds=timer.means(),
+        measured=len(timer.measured) - timer.warmed_up * timer.block,
+        warmed_up=timer.warmed_up,
+        without_waiting=timer.uninterrupted(),
+        epochs=1 if one_step else settings.epochs,
+        steps=1 if one_step else -(-rows // settings.batch_size),
+        batch_size=rows if one_step else min(rows, settings.batch_size),
+    )
