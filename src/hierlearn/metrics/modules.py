@@ -102,9 +102,10 @@ class RowMetric(HierlearnMetric):
         for name in ("total", "count", "seen"):
             self.keep(name)
 
-    def update(self, scores: Predicted, targets: Targets) -> None:
+    # Typed by what each metric takes: torchmetrics calls it with the arguments of its subclass.
+    def update(self, *batch: Any, **more: Any) -> None:
         """Add a batch of (N, C) scores and its targets."""
-        self.add(scores, targets, self.label_space)
+        self.add(*batch, self.label_space, **more)
 
     def add(self, *batch: Any, **more: Any) -> None:
         """Add the values of some rows, NaN where a row does not count."""

@@ -8,6 +8,7 @@ labels. What a recipe takes from the facts, its rule says; see recipes.py.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -292,7 +293,7 @@ def not_convex(
     if convex is None:
         able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
         return f"the loss is {loss.__name__}; it takes {', '.join(able)}"
-    if options.get("log_base", np.e) != np.e:
+    if options.get("log_base", math.e) != math.e:
         return "bce has a log_base other than e"
     for weights in ("class_weight", "pos_weight"):
         if options.get(weights) is not None:

@@ -81,7 +81,7 @@ class Builders:
             raise HierarchyError(f"{kind}: {names}; remove one of these edges") from None
         named_by = named_by or ("path" if structure.is_tree else "id")
         check_total(structure, [len(bare[node]) for node in order], named_by, len(sep))
-        self: Any = object.__new__(cls)
+        self: Hierarchy = object.__new__(cls)  # type: ignore[assignment]  # Builders alone is none
         state = {
             "structure": structure,
             "bare_names": tuple(bare[node] for node in order),
