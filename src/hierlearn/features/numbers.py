@@ -45,7 +45,8 @@ class NumberPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
         """(D,) how many training values of each column were missing."""
         if self._missing is None:
             raise self._not_fitted()
-        return self._missing.copy()
+        missing: NDArray[np.int64] = self._missing.copy()
+        return missing
 
     @property
     def input_columns(self) -> int:
