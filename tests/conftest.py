@@ -1,7 +1,6 @@
 """Settings of the whole suite, and its two rings.
 
 ``make test`` runs every test function that is not slow, with at most CASES of its cases, spread
-``make test`` runs every test function that is not slow, with at most CASES of its cases, spread
 over all of them; ``make test-all`` (``pytest --all``) runs everything. A case that is named on the
 command line (``file.py::test[case]``) always runs. Hypothesis draws fewer examples in the first
 ring, and the same ones where CI runs it.
