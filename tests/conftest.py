@@ -8,14 +8,18 @@ ring, and the same ones where CI runs it.
 
 import os
 import signal
+import sys
 from collections import defaultdict
+from pathlib import Path
 from zlib import crc32
 
+import pytest
 import setuptools  # noqa: F401  (torch's compiler needs it, and cannot import it after distutils)
 from hypothesis import settings
 
 import kernels.kernel_imports  # noqa: F401  (before anything else imports Triton)
 from hierlearn.backbones.compiled import declare_operators
+from hierlearn.registry import installed
 
 declare_operators()  # before anything imports torchvision, which may be of another build
 
@@ -37,7 +41,23 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    check_installed()
     settings.load_profile("all" if config.getoption("--all") else "first")
+
+
+def check_installed():
+    """Refuse to run where entry points of pyproject.toml are not installed."""
+    if sys.version_info < (3, 11):  # no tomllib
+        return
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    for group, points in project["entry-points"].items():
+        for name in points:
+            if name not in installed(group):
+                raise pytest.UsageError(
+                    f"{name} of {group} is not installed: run python -m pip install --no-deps -e ."
+                )
 
 
 def pytest_collection_modifyitems(config, items):

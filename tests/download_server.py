@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hierlearn.datasets.download import fetch
 from hierlearn.errors import DownloadError
+from hierlearn.lab.corpora.download import fetch
 
 BODY = bytes(range(256)) * 800  # 204,800 bytes: several blocks
 SIZE = len(BODY)

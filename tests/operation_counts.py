@@ -24,8 +24,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hierlearn import Dataset, Hierarchy, Plan
-from hierlearn.datasets import Images, make_synthetic
+from hierlearn.datasets import Images
 from hierlearn.kernels import rows
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.links import LINKS, make_link
 from hierlearn.losses import LOSSES, bce
 from hierlearn.pipeline import Pipeline

@@ -29,12 +29,13 @@ from hierlearn import (
     train,
 )
 from hierlearn.cli import app
-from hierlearn.datasets import make_synthetic, read_table
+from hierlearn.datasets import read_table
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.decoding import Decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.features import Preprocessor
 from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.lab.protocol import Protocol
 from hierlearn.links import HeadOutput, Link
 from hierlearn.losses import ElementwiseLoss

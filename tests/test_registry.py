@@ -27,9 +27,9 @@ from hierlearn import (
     load,
 )
 from hierlearn.cli import main
-from hierlearn.datasets import make_synthetic
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.candidates import parse_candidate
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.lab.protocol import Protocol
 from hierlearn.links import make_link
 from hierlearn.links.link import link_name
@@ -49,7 +49,7 @@ REGISTRIES = {
 }
 CODE = '''
 import torch
-from hierlearn.datasets import make_synthetic
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.decoding import Leaf
 from hierlearn.features import NumericPreprocessor
 from hierlearn.links import SigmoidLink

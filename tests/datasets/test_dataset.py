@@ -8,16 +8,9 @@ from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 import hierlearn
 from hierlearn import DATASETS, Dataset, Hierarchy, Labels, LabelSpace, load_dataset
-from hierlearn.datasets import (
-    Images,
-    Table,
-    describe,
-    read_table,
-    stream_table,
-    with_hierarchy_noise,
-    with_label_noise,
-)
+from hierlearn.datasets import Images, Table, describe, read_table, stream_table
 from hierlearn.errors import DataError
+from hierlearn.lab.corpora.synthetic import with_hierarchy_noise, with_label_noise
 
 H = Hierarchy.from_paths(["animal/dog/pug", "animal/cat", "plant"])
 DATA = Dataset(
@@ -191,7 +184,7 @@ def test_unknown_datasets_and_options():
 def test_options_of_synthetic_match_the_function():
     import inspect
 
-    from hierlearn.datasets import make_synthetic
+    from hierlearn.lab.corpora.synthetic import make_synthetic
 
     names = tuple(inspect.signature(make_synthetic).parameters)
     assert tuple(DATASETS["synthetic"].options) == names

@@ -12,7 +12,7 @@ from hierlearn import Hierarchy
 from hierlearn.datasets import read_gaf, read_table
 from hierlearn.datasets.dataset import prune
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics import cafa_curves, information_content
+from hierlearn.lab.cafa import cafa_curves, information_content
 
 REPO = Path(__file__).parents[2]
 MOST = 60  # processor seconds of everything below; about 10 are needed

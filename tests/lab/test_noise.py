@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.datasets import Dataset, make_synthetic
-from hierlearn.datasets.synthetic import corrupt_hierarchy
+from hierlearn.datasets import Dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab import runner as module
 from hierlearn.lab.candidates import parse_candidates
+from hierlearn.lab.corpora.synthetic import corrupt_hierarchy, make_synthetic
 from hierlearn.lab.noise import Cell, cells, corrupt, default_candidates, noise_study
 from hierlearn.lab.noise_figures import DECIDED
 from hierlearn.lab.protocol import Noise

@@ -8,6 +8,7 @@ from hierlearn import Hierarchy, metrics
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.lab import cafa
 from hierlearn.metrics import METRICS
 from metrics.score_batches import DIAMOND, assert_same, random_batch
 from reference.metrics import answers as naive_answers
@@ -113,10 +114,10 @@ EXPLICIT = {  # of scores, targets and a label space, whose hierarchy is h
     "exact-match": lambda s, t, x, h: metrics.exact_match(sets_at_a_half(s, h), t, h),
     "calibration-error": lambda s, t, x, h: metrics.calibration_error(s, t, h, bins=15),
     "coherence-violations": lambda s, t, x, h: metrics.coherence_violations(s, h),
-    "fmax": lambda s, t, x, h: metrics.cafa_curve(s, t, h).f.max(),
-    "weighted-fmax": lambda s, t, x, h: metrics.cafa_curve(s, t, h).weighted_f.max(),
-    "smin": lambda s, t, x, h: metrics.cafa_curve(
-        s, t, h, information=metrics.information_content(t, h)
+    "fmax": lambda s, t, x, h: cafa.cafa_curve(s, t, h).f.max(),
+    "weighted-fmax": lambda s, t, x, h: cafa.cafa_curve(s, t, h).weighted_f.max(),
+    "smin": lambda s, t, x, h: cafa.cafa_curve(
+        s, t, h, information=cafa.information_content(t, h)
     ).s.min(),
 }
 EXPLICIT |= {

@@ -156,7 +156,7 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
 
 
 def test_batches_of_many_classes_are_small(monkeypatch):
-    from hierlearn.datasets import make_synthetic
+    from hierlearn.lab.corpora.synthetic import make_synthetic
     from hierlearn.pipeline import pipeline, train
     from hierlearn.training import Plan
 

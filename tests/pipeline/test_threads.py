@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hierlearn import LabelSpace
-from hierlearn.datasets import make_synthetic
 from hierlearn.features import NumericPreprocessor
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.links import make_link
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network

@@ -7,9 +7,9 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
-from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.lab.candidates import Candidate, parse_candidates
 from hierlearn.lab.compare import compare
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.lab.pages import write_report
 from hierlearn.lab.protocol import Protocol
 from hierlearn.pipeline import train

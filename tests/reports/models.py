@@ -7,9 +7,9 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
-from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.decoding import make_decoder
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.pipeline import train
 from hierlearn.reports import write_model_report
 from hierlearn.training.settings import Plan

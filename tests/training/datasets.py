@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hierlearn import Dataset, Hierarchy
-from hierlearn.datasets import make_synthetic
+from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import Plan
 from hierlearn.training.prepare import Extras, prepare

@@ -119,7 +119,7 @@ def open_named(
 
 def check_data_dir(data_dir: Path | None) -> None:
     """Raise on a folder that does not exist."""
-    from hierlearn.datasets.download import no_folder
+    from hierlearn.files.locations import no_folder
 
     if data_dir is not None and not data_dir.expanduser().is_dir():
         raise HierlearnError(no_folder("--data-dir", data_dir))

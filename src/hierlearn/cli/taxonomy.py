@@ -216,8 +216,8 @@ def list_(**options: Any) -> None:
         data list --data-dir DATA
     """
     from hierlearn.cli.sources import check_data_dir
-    from hierlearn.datasets.download import no_folder, own_folders
     from hierlearn.datasets.registry import DATASETS, DEFAULT
+    from hierlearn.files.locations import no_folder, own_folders
     from hierlearn.terminal import Console, Table, complain
 
     data_dir = options["data_dir"]

@@ -6,7 +6,6 @@ from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
 from hierlearn.datasets.images.images import Images
 from hierlearn.datasets.images.read import read_image_table, read_images
 from hierlearn.datasets.registry import DATASETS, load_dataset
-from hierlearn.datasets.synthetic import make_synthetic, with_hierarchy_noise, with_label_noise
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.datasets.tables.read import read_table, stream_table
 from hierlearn.datasets.tables.readers import READERS, open_table
@@ -21,7 +20,6 @@ __all__ = [
     "Table",
     "describe",
     "load_dataset",
-    "make_synthetic",
     "open_table",
     "read_arff",
     "read_gaf",
@@ -29,6 +27,4 @@ __all__ = [
     "read_images",
     "read_table",
     "stream_table",
-    "with_hierarchy_noise",
-    "with_label_noise",
 ]

@@ -9,7 +9,6 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hierlearn.datasets.synthetic import make_synthetic
 from hierlearn.errors import DataError
 from hierlearn.options import parse_value
 from hierlearn.registry import Registry
@@ -134,14 +133,7 @@ def as_dataset(name: str, value: Any) -> DatasetEntry | None:
 
 DATASETS = Registry(
     "dataset",
-    {
-        "synthetic": DatasetEntry(
-            "synthetic",
-            "rows drawn around the classes of a random tree or DAG",
-            "generated",
-            make_synthetic,
-        )
-    },
+    {},  # all come from entry points: the lab's corpora, and other packages
     group="hierlearn.datasets",
     expected="a function that returns a Dataset",
     read=as_dataset,

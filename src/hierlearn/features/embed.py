@@ -20,9 +20,9 @@ import torch
 from hierlearn.backbones import find_backbone
 from hierlearn.backbones.size import check_numbers, check_shapes
 from hierlearn.datasets.dataset import count_rows
-from hierlearn.datasets.download import cache_dir
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, nest, nested, stored
+from hierlearn.files.locations import cache_dir
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import remove
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.backbones import find_backbone
-from hierlearn.datasets.download import cache_dir
 from hierlearn.datasets.images.images import (
     FITS,
     ImageFile,
@@ -28,6 +27,7 @@ from hierlearn.datasets.images.images import (
 )
 from hierlearn.errors import DataError, HierlearnError, plural, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.files.locations import cache_dir
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ a signed one is left out of messages.
 from __future__ import annotations
 
 import glob
+import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -213,3 +214,34 @@ def tables_in(names: Iterable[str], ending: str) -> list[str]:
         for name in names
         if name.lower().endswith(ending) and PurePosixPath(name).name[0] not in "._"
     )
+
+
+# ---------------------------------------- folders of named datasets
+
+
+def cache_dir() -> Path:
+    """Return where downloads go: HIERLEARN_CACHE, else ``hierlearn`` in the user's cache folder."""
+    own = os.environ.get("HIERLEARN_CACHE")
+    if own:
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "hierlearn"
+
+
+def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
+    """Return the folders that the user names, by what names them."""
+    named = {"data_dir": data_dir, "HIERLEARN_DATA": os.environ.get("HIERLEARN_DATA")}
+    return {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
+
+
+def existing_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
+    """Return ``own_folders``; raise on one that does not exist."""
+    folders = own_folders(data_dir)
+    for origin, folder in folders.items():
+        if not folder.is_dir():  # a misspelled one must not start a download
+            raise DataError(no_folder(origin, folder))
+    return folders
+
+
+def no_folder(origin: str, folder: Path) -> str:
+    """Return the message of a folder that does not exist."""
+    return f"{origin} names {folder}, which is no folder; correct it or leave it out"

@@ -26,12 +26,16 @@ import numpy as np
 import torch
 
 from hierlearn.datasets.describe import describe
-from hierlearn.datasets.synthetic import corrupt_hierarchy, with_label_noise, with_terminal_labels
 from hierlearn.errors import HierlearnError, arg, quoted, unknown_name
 from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.compare import begin, run_studies, uses_gpu
+from hierlearn.lab.corpora.synthetic import (
+    corrupt_hierarchy,
+    with_label_noise,
+    with_terminal_labels,
+)
 from hierlearn.lab.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.lab.protocol import KINDS, Noise, Protocol
 from hierlearn.lab.splits import check_test_rows, with_training_rows

@@ -25,15 +25,6 @@ from hierlearn.metrics.average_precision import (
     clus_au_prc,
     evaluated_classes,
 )
-from hierlearn.metrics.cafa import (
-    CafaCurve,
-    cafa_curve,
-    cafa_curves,
-    fmax,
-    information_content,
-    smin,
-    weighted_fmax,
-)
 from hierlearn.metrics.calibration import (
     OperatingCurve,
     calibration_error,
@@ -95,7 +86,6 @@ __all__ = [
     "METRICS",
     "MODULES",
     "AveragePrecision",
-    "CafaCurve",
     "CalibrationError",
     "ClusAUPRC",
     "CoherenceViolations",
@@ -118,8 +108,6 @@ __all__ = [
     "answer_accuracy",
     "au_prc",
     "average_precision",
-    "cafa_curve",
-    "cafa_curves",
     "calibration_error",
     "clus_au_prc",
     "coherence_violations",
@@ -127,14 +115,12 @@ __all__ = [
     "evaluated_classes",
     "exact_match",
     "find_metric",
-    "fmax",
     "hier_dist",
     "hierarchical_cost",
     "hierarchical_f1",
     "hierarchical_precision",
     "hierarchical_recall",
     "hit_at_k",
-    "information_content",
     "leaf_accuracy",
     "level_accuracy",
     "mean_level",
@@ -144,9 +130,7 @@ __all__ = [
     "measure_rows",
     "mistake_severity",
     "operating_curve",
-    "smin",
     "terminal_accuracy",
-    "weighted_fmax",
 ]
 
 

@@ -27,7 +27,6 @@ from hierlearn.metrics.accuracy import RANKING
 from hierlearn.metrics.answers import ENTRIES as ANSWERS
 from hierlearn.metrics.answers import Answers
 from hierlearn.metrics.average_precision import ENTRIES as AVERAGE_PRECISION
-from hierlearn.metrics.cafa import ENTRIES as CAFA
 from hierlearn.metrics.calibration import ENTRIES as CALIBRATION
 from hierlearn.metrics.hier_dist import ENTRIES as HIER_DIST
 from hierlearn.metrics.inputs import read_scores
@@ -215,7 +214,6 @@ BUILT_IN: dict[str, Metric] = {
         AVERAGE_PRECISION,
         SETS,
         CALIBRATION,
-        CAFA,
     )
     for metric in entries
 }

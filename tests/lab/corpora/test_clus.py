@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hierlearn.datasets import download
 from hierlearn.errors import DataError, DownloadError
+from hierlearn.lab.corpora import download
 from hierlearn.lab.corpora.clus import (
     CLUS_SETS,
     ClusFile,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hierlearn.datasets import download
+from hierlearn.lab.corpora import download
 from hierlearn.lab.corpora.clus import CLUS_SETS, find_clus, load_clus
 
 REAL = Path(

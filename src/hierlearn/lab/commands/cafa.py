@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.metrics import CafaCurve
+    from hierlearn.lab.cafa import CafaCurve
     from hierlearn.pipeline import Pipeline
 
 app = typer.Typer(
@@ -109,7 +109,7 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     from hierlearn.cli.model_rows import pick_rows
     from hierlearn.cli.show import working
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.metrics import cafa_curve
+    from hierlearn.lab.cafa import cafa_curve
     from hierlearn.terminal import Console, print_plain
 
     if options["by"] not in ("fmax", "smin"):
@@ -157,7 +157,7 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
     """
     from hierlearn.cli.model_rows import is_table, open_stream
     from hierlearn.cli.show import working
-    from hierlearn.datasets.gaf import cafa_writer
+    from hierlearn.lab.cafa import cafa_writer
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
     from hierlearn.terminal import Console, print_plain
@@ -213,8 +213,7 @@ def information_of(
 ) -> tuple[Tensor, str]:
     """Return the information content of classes, and a note about where it comes from."""
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.metrics import information_content
-    from hierlearn.metrics.cafa import read_information
+    from hierlearn.lab.cafa import information_content, read_information
 
     if path is not None:
         return read_information(path, hierarchy), f"information content of {path}"
@@ -228,7 +227,7 @@ def curves(model: Pipeline, rows: Dataset, ic: Tensor) -> dict[str, CafaCurve]:
     """Return the curve of each namespace."""
     from hierlearn.cli.show import working
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.metrics import cafa_curves
+    from hierlearn.lab.cafa import cafa_curves
 
     if not len(rows):
         raise HierlearnError("there are no rows to evaluate on")

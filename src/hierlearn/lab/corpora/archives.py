@@ -14,18 +14,10 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hierlearn.datasets.download import (
-    BY_HAND,
-    beside,
-    cache_dir,
-    existing_folders,
-    fetch,
-    locked,
-    mismatch,
-    own_folders,
-)
 from hierlearn.errors import DataError, DownloadError, arg
+from hierlearn.files.locations import cache_dir, existing_folders, own_folders
 from hierlearn.files.writing import new_folder, rename
+from hierlearn.lab.corpora.download import BY_HAND, beside, fetch, locked, mismatch
 from hierlearn.lab.corpora.packages import npm_pack, pip_download
 
 if TYPE_CHECKING:

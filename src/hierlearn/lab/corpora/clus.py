@@ -20,18 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.download import (
-    BY_HAND,
-    cache_dir,
-    existing_folders,
-    fetch,
-    mismatch,
-    own_folders,
-    recorded_sha256,
-)
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.errors import DataError, DownloadError, arg, quoted, unknown_name
+from hierlearn.files.locations import cache_dir, existing_folders, own_folders
+from hierlearn.lab.corpora.download import BY_HAND, fetch, mismatch, recorded_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from hierlearn.datasets.download import BY_HAND
 from hierlearn.errors import DownloadError
+from hierlearn.lab.corpora.download import BY_HAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

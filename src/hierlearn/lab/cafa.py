@@ -23,19 +23,21 @@ n(c) is the number of rows that have c, n(parents of c) of those that have all i
 top class, of all rows that have any label. A class without rows counts as one with a single row,
 so that its information is finite; where no row has its parents either, it is 0.
 
-Coherent probabilities: the maximum over the descendants of each class, for many edges.
+Predictions as CAFA takes them: a gene, a term and a score per line, separated by tabs.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from hierlearn.errors import DataError, HierlearnError, LabelError, place
+from hierlearn.errors import DataError, HierlearnError, LabelError, arg, place
 from hierlearn.files import read_text
+from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import row_chunks
@@ -44,7 +46,7 @@ from hierlearn.metrics.metric import Metric, not_negative, unit_interval
 from hierlearn.metrics.sets import close
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -403,29 +405,27 @@ def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
     return found
 
 
-ENTRIES = (
-    Metric(
-        "fmax",
-        fmax,
-        "largest F1 of a row over all thresholds, averaged over rows as in CAFA",
-        limits=unit_interval,
-        takes="probabilities",
-    ),
-    Metric(
-        "weighted-fmax",
-        weighted_fmax,
-        "fmax with classes counted by their information content",
-        limits=unit_interval,
-        takes="probabilities",
-    ),
-    Metric(
-        "smin",
-        smin,
-        "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
-        direction="down",
-        limits=not_negative,
-        takes="probabilities",
-    ),
+FMAX = Metric(
+    "fmax",
+    fmax,
+    "largest F1 of a row over all thresholds, averaged over rows as in CAFA",
+    limits=unit_interval,
+    takes="probabilities",
+)
+WEIGHTED_FMAX = Metric(
+    "weighted-fmax",
+    weighted_fmax,
+    "fmax with classes counted by their information content",
+    limits=unit_interval,
+    takes="probabilities",
+)
+SMIN = Metric(
+    "smin",
+    smin,
+    "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
+    direction="down",
+    limits=not_negative,
+    takes="probabilities",
 )
 
 # ---------------------------------------- information
@@ -565,3 +565,57 @@ class Coherence:
             most = np.maximum.reduceat(columns[child], starts, axis=0)
             columns[above] = np.maximum(columns[above], most)
         return torch.from_numpy(columns).T.contiguous()
+
+
+# ---------------------------------------- predictions as CAFA has them
+
+
+@contextmanager
+def cafa_writer(
+    path: Path | str,
+    hierarchy: Hierarchy,
+    *,
+    min_score: float = 0.01,
+    max_terms: int = 1500,
+) -> Iterator[Callable[[Sequence[str], Tensor], int]]:
+    """Yield a function that appends the scores of genes, and returns how many lines it wrote.
+
+    It takes n ids and (n, C) probabilities. The terms of a gene come with falling scores, a parent
+    before its children where they tie. The file appears when the context ends without an error.
+
+    Args:
+        path: the file.
+        hierarchy: the taxonomy of the scores.
+        min_score: the smallest score that is written.
+        max_terms: how many terms of a gene are written, at most.
+    """
+    if not 0 <= min_score <= 1:
+        raise DataError(f"{arg('min_score')} must lie between 0 and 1, not {min_score}")
+    if max_terms < 1:
+        raise DataError(f"{arg('max_terms')} must be at least 1, not {max_terms}")
+    most = min(max_terms, len(hierarchy))
+    names = hierarchy.names
+    with atomic_write(path) as file:
+
+        def append(ids: Sequence[str], probabilities: Tensor) -> int:
+            if tuple(probabilities.shape) != (len(ids), len(hierarchy)):
+                raise DataError(
+                    f"probabilities {tuple(probabilities.shape)} must be ({len(ids)}, "
+                    f"{len(hierarchy)}): one row per id, one column per class"
+                )
+            lines: list[str] = []
+            for gene, row in zip(ids, probabilities.detach().cpu(), strict=True):
+                if "\t" in gene or "\n" in gene:
+                    raise DataError(f"the id {gene!r} holds a tab or a line end; rename it")
+                rounded = (row.double() * 1000).round() / 1000
+                numbers = (row >= min_score).logical_and(rounded > 0).nonzero().squeeze(1)
+                # Class numbers ascend by level, so a stable sort puts parents first.
+                order = torch.sort(rounded[numbers], descending=True, stable=True).indices
+                lines.extend(
+                    f"{gene}\t{names[number]}\t{rounded[number]:.3f}\n"
+                    for number in numbers[order[:most]].tolist()
+                )
+            file.writelines(lines)
+            return len(lines)
+
+        yield append

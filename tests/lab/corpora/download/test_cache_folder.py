@@ -18,8 +18,8 @@ from download_server import (
     part_of,
     refusal,
 )
-from hierlearn.datasets import download
-from hierlearn.datasets.download import cache_dir
+from hierlearn.files.locations import cache_dir
+from hierlearn.lab.corpora import download
 
 
 def cannot_write(folder, why):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hierlearn import Dataset, Hierarchy
-from hierlearn.datasets import describe, make_synthetic, with_hierarchy_noise, with_label_noise
+from hierlearn.datasets import describe
 from hierlearn.errors import DataError
+from hierlearn.lab.corpora.synthetic import make_synthetic, with_hierarchy_noise, with_label_noise
 
 
 def test_the_same_seed_gives_the_same_data_and_another_does_not():

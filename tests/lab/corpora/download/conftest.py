@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from download_server import Server
-from hierlearn.datasets import download
+from hierlearn.lab.corpora import download
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.datasets.gaf import cafa_writer
 from hierlearn.errors import DataError
+from hierlearn.lab.cafa import cafa_writer
 
 H = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d")], named_by="id")
 

@@ -25,7 +25,7 @@ from download_server import (
     part_of,
     stall,
 )
-from hierlearn.datasets import download
+from hierlearn.lab.corpora import download
 
 
 def test_an_interruption_leaves_a_part_and_no_lock(server, target):
@@ -55,7 +55,7 @@ def test_bytes_are_on_the_disk_before_the_rename(server, target, monkeypatch):
 
 PROGRAM = """
 import sys
-from hierlearn.datasets.download import fetch
+from hierlearn.lab.corpora.download import fetch
 fetch(sys.argv[1], sys.argv[2], size=int(sys.argv[3]), sha256=sys.argv[4], timeout=100)
 """
 

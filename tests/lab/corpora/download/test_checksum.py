@@ -20,7 +20,7 @@ from download_server import (
     refusal,
     without_length,
 )
-from hierlearn.datasets.download import mismatch, recorded_sha256
+from hierlearn.lab.corpora.download import mismatch, recorded_sha256
 
 
 def test_a_wrong_hash_deletes_what_arrived(server, target):

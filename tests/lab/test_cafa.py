@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from hierlearn import Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics import METRICS, cafa_curve, cafa_curves, fmax, information_content, smin
-from hierlearn.metrics.cafa import Coherence, namespace_classes, read_information
+from hierlearn.lab.cafa import (
+    Coherence,
+    cafa_curve,
+    cafa_curves,
+    fmax,
+    information_content,
+    namespace_classes,
+    read_information,
+    smin,
+)
+from hierlearn.metrics import METRICS
 from metrics.score_batches import DIAMOND, batches
 from reference.metrics import cafa as reference
 from tolerances import FLOAT64

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.errors import DataError, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.labels import Labels
@@ -369,3 +370,11 @@ def make_synthetic(**options: Any) -> Dataset:
 
 
 make_synthetic.__signature__ = signature(Synthetic)  # type: ignore[attr-defined]
+
+
+ENTRY = DatasetEntry(
+    "synthetic",
+    "rows drawn around the classes of a random tree or DAG",
+    "generated",
+    make_synthetic,
+)

@@ -31,7 +31,7 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from hierlearn.errors import DataError, DownloadError, arg
+from hierlearn.errors import DownloadError, arg
 from hierlearn.files.writing import atomic_write, flush, open_to_append, rename
 
 if TYPE_CHECKING:
@@ -73,14 +73,6 @@ class _Broken(Exception):  # noqa: N818  a signal for the retry loop, which word
     def __init__(self, reason: str, total: int | None = None) -> None:
         super().__init__(reason)
         self.total = total
-
-
-def cache_dir() -> Path:
-    """Return where downloads go: HIERLEARN_CACHE, else ``hierlearn`` in the user's cache folder."""
-    own = os.environ.get("HIERLEARN_CACHE")
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "hierlearn"
 
 
 def fetch(
@@ -399,26 +391,3 @@ def _is_open_at(file: IO[bytes], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
-
-
-# ---------------------------------------- folders of named datasets
-
-
-def own_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
-    """Return the folders that the user names, by what names them."""
-    named = {"data_dir": data_dir, "HIERLEARN_DATA": os.environ.get("HIERLEARN_DATA")}
-    return {origin: Path(folder).expanduser() for origin, folder in named.items() if folder}
-
-
-def existing_folders(data_dir: Path | str | None = None) -> dict[str, Path]:
-    """Return ``own_folders``; raise on one that does not exist."""
-    folders = own_folders(data_dir)
-    for origin, folder in folders.items():
-        if not folder.is_dir():  # a misspelled one must not start a download
-            raise DataError(no_folder(origin, folder))
-    return folders
-
-
-def no_folder(origin: str, folder: Path) -> str:
-    """Return the message of a folder that does not exist."""
-    return f"{origin} names {folder}, which is no folder; correct it or leave it out"

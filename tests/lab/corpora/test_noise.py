@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.datasets import Dataset, make_synthetic, with_hierarchy_noise
-from hierlearn.datasets.synthetic import corrupt_hierarchy
+from hierlearn.datasets import Dataset
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.lab.corpora.synthetic import corrupt_hierarchy, make_synthetic, with_hierarchy_noise
 
 
 @pytest.mark.parametrize("dag", [0.0, 0.4])

@@ -26,8 +26,8 @@ from download_server import (
     truncate,
     without_length,
 )
-from hierlearn.datasets.download import fetch
 from hierlearn.errors import DownloadError
+from hierlearn.lab.corpora.download import fetch
 
 
 def test_the_file_is_complete_and_nothing_else_is_left(server, target):
@@ -144,7 +144,7 @@ def test_timeout_and_retries_are_checked(server, target, timeout, retries):
 
 @pytest.mark.parametrize("answer", [without_length(SIZE), chunked(complete=True)])
 def test_a_download_of_unknown_size_ends_somewhere(server, target, answer, monkeypatch):
-    monkeypatch.setattr("hierlearn.datasets.download.LARGEST", SIZE - 1)
+    monkeypatch.setattr("hierlearn.lab.corpora.download.LARGEST", SIZE - 1)
     server.script = [answer]
     with pytest.raises(DownloadError, match=f"has more than {SIZE - 1:,} bytes; what had arrived"):
         get(server, target, size=None)
