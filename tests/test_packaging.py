@@ -186,7 +186,7 @@ def test_the_data_of_the_package_is_found_there(installed):
     code = "from hierlearn.lab.suites import SUITES, read_published\n"
     code += "assert read_published(SUITES['clus'])\n"
     code += "from importlib.resources import files\n"
-    code += "assert files('hierlearn.reports').joinpath('template.html').is_file()"
+    code += "assert files('hierlearn.lab.pages').joinpath('template.html').is_file()"
     call(installed, "python", "-c", code)
 
 

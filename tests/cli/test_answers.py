@@ -288,7 +288,7 @@ def test_numbers_of_a_wide_table_are_those_of_the_narrow_one(trained, rows, call
     """Whatever the number of rows that are written at once."""
     call(f"predict {trained} new.csv -o one.parquet --scores")
     monkeypatch.setattr("hierlearn.pipeline.answers.CELLS", 20)
-    monkeypatch.setattr("hierlearn.datasets.writing.CELLS", 50)
+    monkeypatch.setattr("hierlearn.datasets.tables.write.CELLS", 50)
     call(f"predict {trained} new.csv -o two.parquet --scores")
     one, two = (pq.read_table(rows / f"{name}.parquet") for name in ("one", "two"))
     assert one.equals(two)

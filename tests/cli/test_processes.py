@@ -212,7 +212,7 @@ def contents(folder):
 def test_an_interrupted_memory_is_as_it_was(memories):
     before = contents(memories / "model")
     words = ("remember", "model", "rows.csv", "--rows", "test", "--in-place")
-    done = interrupt(memories, "pipeline.memory_folder", "new_rows", "SIGINT", *words)
+    done = interrupt(memories, "pipeline.remember", "new_rows", "SIGINT", *words)
     advice = "model is unchanged; run the same command again"
     assert (done.returncode, done.stderr) == (130, f"hierlearn: interrupted; {advice}\n")
     assert contents(memories / "model") == before

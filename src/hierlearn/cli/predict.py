@@ -220,8 +220,8 @@ def zero_shot_model(options: dict[str, Any]) -> Pipeline:
     from hierlearn.training.processes import find_device
 
     device = find_device(options["device"])
-    given = {name: options[name] for name in ("template", "temperature", "inner_titles")}
-    given = {name: value for name, value in given.items() if value not in (None, False)}
+    names = ("template", "temperature", "inner_titles")
+    given = {name: options[name] for name in names if options[name] is not None}
     hierarchy = open_hierarchy(str(options["hierarchy"]), sep=options.get("sep"))
     options["hierarchy"] = None  # it is that of the model now
     found = zero_shot_pipeline(hierarchy, options["encoder"], device=device, **given)

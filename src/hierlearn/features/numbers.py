@@ -95,7 +95,7 @@ class NumericPreprocessor(NumberPreprocessor):
     @property
     def columns(self) -> int:
         """D, the number of columns."""
-        return self.input_columns
+        return len(self.missing)
 
     def fit_parts(self, parts: Parts) -> Self:
         """Learn from training rows that do not fit into memory.

@@ -196,7 +196,7 @@ def read_json(
     try:
         text = read_text(path, most)
     except DataError as error:
-        raise kind(str(error)) from None
+        raise kind(error.message) from None
     return parse_json(text, path, kind, **options)
 
 

@@ -75,7 +75,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise CheckpointError(f"{path} is not there") from None
     except DataError as error:
-        raise CheckpointError(str(error)) from None
+        raise CheckpointError(error.message) from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:

@@ -547,7 +547,7 @@ def parse_config(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path, SMALL)
     except DataError as error:
-        raise CheckpointError(str(error)) from None
+        raise CheckpointError(error.message) from None
     try:
         config: dict[str, Any] = parse_json(text)
     except DataError:
@@ -635,7 +635,7 @@ def digest(path: Path) -> str:
             while block := file.read(BLOCK):
                 sums.update(block)
     except DataError as error:
-        raise CheckpointError(str(error)) from None
+        raise CheckpointError(error.message) from None
     return sums.hexdigest()
 
 

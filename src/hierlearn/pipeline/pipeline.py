@@ -413,7 +413,7 @@ def check_trusted(folder: Path, spec: NetworkSpec, config: Mapping[str, Any]) ->
     for kind, names in named.items():
         for name in names:
             if is_spelled(name):
-                raise CheckpointError(str(untrusted(folder, kind, name)))
+                raise CheckpointError(untrusted(folder, kind, name).message)
 
 
 def strings_in(value: Any) -> list[str]:

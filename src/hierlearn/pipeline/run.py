@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.files.schema import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.pipeline.folder import check_plain
@@ -223,8 +223,8 @@ def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[st
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             raise CheckpointError(
-                f"{path} was trained with {name}={before.get(name)}, now {name}="
-                f"{after.get(name)}; use the same, or train again in another folder"
+                f"{path} was trained with {arg(name, before.get(name))}, now "
+                f"{arg(name, after.get(name))}; use the same, or train again in another folder"
             )
 
 

@@ -118,8 +118,8 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         from hierlearn.service.server import serve as run
     except ImportError as error:
         raise HierlearnError(
-            f"serving needs fastapi, uvicorn and prometheus_client ({error}); install them with: "
-            f"pip install fastapi uvicorn prometheus_client"
+            f"serving needs fastapi, uvicorn and prometheus-client ({error}); install them with: "
+            f"pip install fastapi uvicorn prometheus-client"
         ) from None
 
     token = read_token(options["token_file"])

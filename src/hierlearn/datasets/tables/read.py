@@ -131,9 +131,8 @@ class Columns:
         only = "features" if self.features is not None else "text"
         if self.ignore is not None and not self.takes_rest:
             raise DataError(
-                f"{arg('ignore=')} leaves columns out of the inputs, but {only}= names those; use "
-                "one of "
-                f"them, and {arg('column_kinds=')} to say that a column is text"
+                f"{arg('ignore=')} leaves columns out of the inputs, but {arg(f'{only}=')} names "
+                f"those; use one of them, and {arg('column_kinds=')} to say that a column is text"
             )
         if self.only_text is not None and self.column_kinds:
             raise DataError(

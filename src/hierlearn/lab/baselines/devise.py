@@ -274,7 +274,7 @@ class DeViSELoss(RowLoss):
 
     def scores(self, output: HeadOutput) -> Tensor:
         """Return (N, C) the logits, or what they are up to a constant of the row."""
-        if output.logits is not None and self.reads_as_scores(output.link):
+        if output.logits is not None and isinstance(output.link, ScaledSoftmaxLink):
             return output.float_logits
         scale = self.link.temperature if isinstance(self.link, ScaledSoftmaxLink) else 1.0
         return scale * log_terminal_masses(output.log_p, self.label_space)
