@@ -25,8 +25,7 @@ import torch
 from hierlearn.datasets import load_dataset
 from hierlearn.lab.compare import compare
 from hierlearn.lab.protocol import Protocol
-from hierlearn.service.engine import ENGINES, Job, open_executor
-from hierlearn.service.processes import count_cores
+from hierlearn.service.engine import ENGINES, Job, count_cores, open_executor
 from machine import versions, write
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hierlearn.networks.ensemble import LoopedEnsemble, StackedEnsemble, network
 from hierlearn.networks.memories import embed, neighbors_of
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.service.processes import count_cores
+from hierlearn.service.engine import count_cores
 from hierlearn.training.memorize import memorize
 from hierlearn.training.prepare import prepare
 from hierlearn.training.recipes import RECIPES, Recipe

@@ -20,10 +20,10 @@ from hierlearn.service.engine import (
     Job,
     Serial,
     as_engine,
+    count_cores,
     engine_of,
     open_executor,
 )
-from hierlearn.service.processes import count_cores
 from lab import small_studies as small
 from service.job_functions import (
     answer,

@@ -14,7 +14,7 @@ import pytest
 
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.study import Study
-from hierlearn.service.processes import count_cores, default_jobs, start_context
+from hierlearn.service.engine import count_cores, default_jobs, start_context
 from lab import small_studies as small
 
 

@@ -16,6 +16,7 @@ import pytest
 from hierlearn.cli import main
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
+from hierlearn.service.clusters import ray_session
 from hierlearn.service.parts import (
     PartFolder,
     PartJob,
@@ -24,7 +25,6 @@ from hierlearn.service.parts import (
     resources,
     tables_in,
 )
-from hierlearn.service.ray import ray_session
 from service import slow_predictor
 from service.slow_predictor import Slow, lines_of, wait_for
 from small_models import made_model, write_rows

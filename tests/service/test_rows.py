@@ -10,7 +10,7 @@ import pytest
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError
 from hierlearn.pipeline import Pipeline
-from hierlearn.service.requests import GivenRows, Inputs, decoded
+from hierlearn.service.rows import GivenRows, Inputs, decoded
 
 
 @pytest.fixture(scope="module")

@@ -23,27 +23,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import fastapi
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from hierlearn import __version__
-from hierlearn.datasets.tables.kinds import base_kind
+from hierlearn.datasets.tables.dates import ISO
+from hierlearn.datasets.tables.kinds import base_kind, date_format
 from hierlearn.decoding import DECODERS
-from hierlearn.errors import HierlearnError, plural, shown
+from hierlearn.errors import HierlearnError, plural, shorten, shown, unknown_name
 from hierlearn.pipeline.answers import level_column_names
-from hierlearn.service.batching import Addition, Overloaded, Question
+from hierlearn.service.batching import Addition, Overloaded, Question, Refusal
 from hierlearn.service.model import Options, Task, to_json
-from hierlearn.service.requests import LARGE, Refusal, parse_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from hierlearn.service.batching import Batcher, Service
     from hierlearn.service.model import ServedModel
-    from hierlearn.service.requests import Columns, Inputs
+    from hierlearn.service.rows import Columns, Inputs
 
     Handler = Callable[[Any], Awaitable[Any]]
 
 Body = TypeVar("Body", bound="Rows")
+LARGE = 1 << 16  # bytes of a body that is read in a thread of its own
+OTHERS = 1000  # lists and objects of a body beside four per row
+STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 CLOSE = {"connection": "close"}  # the rest of the body is not waited for
 BODIES = 16  # times the largest body that may be held while bodies arrive
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
@@ -144,22 +148,62 @@ MUST = {  # what each field must be, for errors
 }
 
 
-def checked(kind: type[Body], given: dict[str, Any]) -> Body:
-    """Return the body of a request; raise one sentence about the first field that is wrong."""
+def count_brackets(text: bytes) -> int:
+    """Return how many lists and objects begin in a text of JSON."""
+    return text.count(b"[") + text.count(b"{")
+
+
+def parse_body(body: bytes, kind: type[Body], most: int) -> Body:
+    """Return the body of a request; raise one sentence about the first thing that is wrong.
+
+    Args:
+        body: a JSON object in UTF-8.
+        kind: what it must be.
+        most: rows. The parser holds the lock of the interpreter, so a large body with more lists or
+            objects than these could need is not read.
+    """
+    bound = 4 * most + OTHERS
+    has_many = len(body) > LARGE and count_brackets(body) > bound
+    if has_many and count_brackets(STRINGS.sub(b"", body)) > bound:  # those of texts do not count
+        raise Refusal(
+            413,
+            f"the body has more lists and objects than rows may have; send at most "
+            f"{plural(most, 'row')} at once",
+        )
     try:
-        return kind.model_validate(given)
+        content = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        no_number = b"NaN" in body or b"Infinity" in body
+        hint = "; give null where a number is missing" if no_number else ""
+        raise Refusal(400, f"the body is not JSON in UTF-8: {error}{hint}") from None
+    if not isinstance(content, dict):
+        what = shown(content)
+        raise Refusal(422, f'the body must be an object such as {{"rows": [...]}}, not {what}')
+    for field in content:
+        if field not in kind.model_fields:
+            raise HierlearnError(shorten(unknown_name("field", field, kind.model_fields)))
+    if "rows" not in content:
+        raise HierlearnError('rows are missing; give {"rows": [...]}')
+    try:
+        parsed = kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    name, *place = first["loc"]
-    value: Any = given.get(str(name))
-    if name == "labels" and place:
-        raise HierlearnError(
-            f"labels, row {place[0]} (counted from 0): {shown(value[int(place[0])])} is neither a "
-            f"path nor a list of paths"
-        )
-    if first["type"] == "less_than_equal":
-        raise HierlearnError(f"{name} must be at most {first['ctx']['le']:,}, not {shown(value)}")
-    raise HierlearnError(f"{name} must be {MUST[str(name)]}, not {shown(value)}")
+        name, *place = first["loc"]
+        value: Any = content.get(str(name))
+        if name == "labels" and place:
+            raise HierlearnError(
+                f"labels, row {place[0]} (counted from 0): {shown(value[int(place[0])])} is "
+                f"neither a path nor a list of paths"
+            ) from None
+        if first["type"] == "less_than_equal":
+            raise HierlearnError(
+                f"{name} must be at most {first['ctx']['le']:,}, not {shown(value)}"
+            ) from None
+        raise HierlearnError(f"{name} must be {MUST[str(name)]}, not {shown(value)}") from None
+    if isinstance(parsed.rows, list) and len(parsed.rows) > most:
+        rows = plural(len(parsed.rows), "row")
+        raise Refusal(413, f"the request has {rows}; send at most {most:,} at once")
+    return parsed
 
 
 # ---------------------------------------------------------------------- how OpenAPI describes it
@@ -202,19 +246,18 @@ def row_schema(inputs: Inputs) -> dict[str, Any]:
     vector: dict[str, Any] = {"type": "array", "items": number}
     if inputs.width is not None:
         vector |= {"minItems": inputs.width, "maxItems": inputs.width}
+
+    def cell(kind: str) -> dict[str, Any]:
+        if base_kind(kind) == "date":
+            form = "YYYY-MM-DD" if date_format(kind) == ISO else date_format(kind)
+            return {"type": ["string", "null"], "description": f"a date, {form}"}
+        return vector if kind == "vector" else CELLS[kind]
+
     alone = {"texts": {"type": "string"}, "images": CELLS["image"]}
     alone |= {"numbers": vector, "vectors": vector}
     forms = []
     if inputs.named:
-        cells = {
-            name: vector
-            if kind == "vector"
-            else {"type": ["string", "null"], "description": f"a date, {inputs.date_form(kind)}"}
-            if base_kind(kind) == "date"
-            else CELLS[kind]
-            for name, kind in inputs.kinds.items()
-        }
-        forms.append(objects(cells))
+        forms.append(objects({name: cell(kind) for name, kind in inputs.kinds.items()}))
     if inputs.kind in alone:
         forms.append(alone[inputs.kind])
     return forms[0] if len(forms) == 1 else {"oneOf": forms}
@@ -312,8 +355,6 @@ def answered(handler: Handler) -> Handler:
             found = await handler(request)
         except Refusal as refusal:
             return answer_error(refusal.code, refusal.message, dict(refusal.headers))
-        except Overloaded as error:
-            return answer_error(503, str(error), {"retry-after": str(error.retry_after)})
         except HierlearnError as error:
             return answer_error(422, str(error))
         except asyncio.CancelledError:  # the time for finishing requests is over
@@ -431,13 +472,9 @@ class Paths:
         """
 
         def run() -> tuple[Any, int]:
-            found = checked(kind, parse_body(body, [*kind.model_fields], most))
-            given = found.rows
-            if isinstance(given, list) and len(given) > most:
-                rows = plural(len(given), "row")
-                raise Refusal(413, f"the request has {rows}; send at most {most:,} at once")
-            columns = self.service.model.inputs.columns(given)
-            return read(found, columns), len(given)
+            parsed = parse_body(b"".join(parts), kind, most)
+            columns = self.service.model.inputs.columns(parsed.rows)
+            return read(parsed, columns), len(parsed.rows)
 
         seconds = self.service.settings.body_timeout
         parts: list[bytes] = []
@@ -446,8 +483,7 @@ class Paths:
                 await asyncio.wait_for(self._receive(request, parts), seconds)
             except asyncio.TimeoutError:
                 raise Refusal(408, f"the body did not arrive within {seconds:g} s", CLOSE) from None
-            body = b"".join(parts)
-            if len(body) <= LARGE:
+            if sum(map(len, parts)) <= LARGE:
                 return run()
             return await asyncio.get_running_loop().run_in_executor(self.readers, run)
         finally:

@@ -14,26 +14,28 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
+    Info,
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
 
+from hierlearn import __version__
 from hierlearn.errors import HierlearnError
 from hierlearn.files.writing import WriteError
 from hierlearn.pipeline.remember import MemoryFolder
 from hierlearn.service.model import Task, to_json
-from hierlearn.service.requests import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hierlearn.service.model import ServedModel
@@ -47,7 +49,22 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 LONGEST_WAIT = 60  # seconds that a client is told to wait, at most
 
 
-class Overloaded(Exception):  # noqa: N818  (not an error of the program)
+@dataclass
+class Refusal(Exception):  # noqa: N818  (not an error of the program)
+    """A request that is answered with an error.
+
+    Attributes:
+        code: the HTTP status.
+        message: one sentence.
+        headers: of the response.
+    """
+
+    code: int
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Overloaded(Refusal):
     """A request was not accepted, or waited too long.
 
     Args:
@@ -56,8 +73,11 @@ class Overloaded(Exception):  # noqa: N818  (not an error of the program)
     """
 
     def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
+        super().__init__(503, message, {"retry-after": str(retry_after)})
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True)
@@ -213,7 +233,19 @@ class Batcher(Generic[Work]):
         self.speed = MEMORY * self.speed + (1 - MEMORY) * now if self.speed else now
         if self.on_batch is not None:
             self.on_batch(rows, seconds)
-        self._deliver([one.future for one in batch], results)
+
+        def deliver() -> None:
+            for one, result in zip(batch, results, strict=True):
+                if one.future.done():
+                    continue
+                if isinstance(result, Exception):
+                    one.future.set_exception(result)
+                else:
+                    one.future.set_result(result)
+
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop was closed: the server was told to stop at once
+            self._loop.call_soon_threadsafe(deliver)
 
     def _results(self, tasks: list[Work]) -> Sequence[Any]:
         """Return the results of tasks; what makes one of them fail does not touch the others."""
@@ -223,23 +255,6 @@ class Batcher(Generic[Work]):
             if len(tasks) == 1:
                 return [error]
         return [self._results([task])[0] for task in tasks]
-
-    def _deliver(self, futures: list[asyncio.Future[Any]], results: Sequence[Any]) -> None:
-        assert self._loop is not None
-
-        def deliver() -> None:
-            for future, result in zip(futures, results, strict=True):
-                if future.done():
-                    continue
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
-
-        try:
-            self._loop.call_soon_threadsafe(deliver)
-        except RuntimeError:  # the loop was closed: the server was told to stop at once
-            return
 
 
 @dataclass(frozen=True)
@@ -309,7 +324,6 @@ class Service:
         limits = settings.limits
         alone = replace(limits, max_batch=1, max_wait=0.0)
         self.registry = CollectorRegistry()
-        self.registry.register(self)
         every: dict[str, Any] = {"namespace": "hierlearn", "registry": self.registry}
         times = {**every, "buckets": SECONDS}
         self.requests = Counter(
@@ -325,13 +339,25 @@ class Service:
         self.batch_seconds = Histogram(
             "batch_seconds", "What the model took for a batch.", ("queue",), **times
         )
-        self.predicting = Batcher(self._predict, limits, self._counted("predict"))
-        self.explaining = Batcher(self._explain, alone, self._counted("explain"))
-        self.remembering = Batcher(self._remember, alone, self._counted("remember"))
+        self.predicting = Batcher(self._predict, limits, partial(self._count, "predict"))
+        self.explaining = Batcher(self._explain, alone, partial(self._count, "explain"))
+        self.remembering = Batcher(self._remember, alone, partial(self._count, "remember"))
+        self.queues = (self.predicting, self.explaining, self.remembering)
+        for name, text, value in (
+            ("queue_rows", "Rows that wait to be predicted.", lambda: self.predicting.rows),
+            (
+                "remembered_rows",
+                "Rows that the model remembers.",
+                lambda: self.model.remembered_rows,
+            ),
+            ("ready", "Whether requests are welcome.", lambda: self.ready),
+        ):
+            Gauge(name, text, **every).set_function(value)
+        self.info = Info("model", "The model that is served.", **every)
 
     def start(self) -> None:
         """Start the threads; called in the event loop."""
-        for one in (self.predicting, self.explaining, self.remembering):
+        for one in self.queues:
             one.start()
         self.ready = True
 
@@ -344,49 +370,27 @@ class Service:
     def close(self) -> None:
         """End the threads, after what they have accepted."""
         self.ready = False
-        for one in (self.predicting, self.explaining, self.remembering):
+        for one in self.queues:
             one.close(self.settings.limits.timeout)
-
-    def _counted(self, queue: str) -> Callable[[int, float], None]:
-        """Return what counts the batches of a queue."""
-
-        def count(rows: int, seconds: float) -> None:
-            self.rows.labels(queue).inc(rows)
-            self.batch_rows.labels(queue).observe(rows)
-            self.batch_seconds.labels(queue).observe(seconds)
-
-        return count
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the values that are read when the metrics are."""
-        from hierlearn import __version__
-
-        pipeline = self.model.pipeline
-        for name, text, value in (
-            ("queue_rows", "Rows that wait to be predicted.", self.predicting.rows),
-            ("remembered_rows", "Rows that the model remembers.", self.model.remembered_rows),
-            ("ready", "Whether requests are welcome.", self.ready),
-        ):
-            yield GaugeMetricFamily(f"hierlearn_{name}", text, value=value)
-        info = {
-            "name": pipeline.config.get("name", "model"),
-            "classes": str(len(pipeline.hierarchy)),
-            "fingerprint": pipeline.hierarchy.fingerprint[:12],
-            "version": __version__,
-        }
-        found = GaugeMetricFamily(
-            "hierlearn_model_info", "The model that is served.", labels=[*info]
-        )
-        found.add_metric([*info.values()], 1)
-        yield found
-
-    def describe(self) -> list[Any]:
-        """Let the registry not collect anything yet."""
-        return []
 
     def metrics(self) -> tuple[bytes, str]:
         """Return all metrics in the text format of Prometheus, and its content type."""
+        pipeline = self.model.pipeline
+        self.info.info(
+            {
+                "name": pipeline.config.get("name", "model"),
+                "classes": str(len(pipeline.hierarchy)),
+                "fingerprint": pipeline.hierarchy.fingerprint[:12],
+                "version": __version__,
+            }
+        )
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def _count(self, queue: str, rows: int, seconds: float) -> None:
+        """Count a batch of a queue."""
+        self.rows.labels(queue).inc(rows)
+        self.batch_rows.labels(queue).observe(rows)
+        self.batch_seconds.labels(queue).observe(seconds)
 
     # ------------------------------------------------------------------ in the threads
 

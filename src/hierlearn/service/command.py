@@ -247,8 +247,7 @@ def check_where(options: Mapping[str, Any]) -> None:
 @contextmanager
 def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | int]:
     """Open what the options say for some jobs; processes of this machine by default."""
-    from hierlearn.service.engine import open_executor
-    from hierlearn.service.processes import default_jobs
+    from hierlearn.service.engine import default_jobs, open_executor
     from hierlearn.training.processes import find_device
 
     engine, address, workers = options["engine"] or "processes", options["address"], options["jobs"]
@@ -266,8 +265,7 @@ def executor_of(options: Mapping[str, Any], jobs: int) -> Iterator[Executor | in
 @contextmanager
 def lend_workers(options: Mapping[str, Any]) -> Iterator[None]:
     """Let a training run its parts where the options say."""
-    from hierlearn.service.engine import use_executor
-    from hierlearn.service.processes import MAX_JOBS
+    from hierlearn.service.engine import MAX_JOBS, use_executor
 
     with executor_of(options, MAX_JOBS) as executor, use_executor(executor):
         yield
@@ -371,8 +369,8 @@ def named_from_here() -> Iterator[None]:
 def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, Any]) -> list[Any]:
     """Write the parts that are missing, and show progress."""
     from hierlearn.cli.show import working
+    from hierlearn.service.clusters import ray_session
     from hierlearn.service.parts import predict_parts
-    from hierlearn.service.ray import ray_session
     from hierlearn.terminal import Console, print_plain
 
     missing = [number for number in range(len(job.pieces)) if number not in done]

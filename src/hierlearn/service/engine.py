@@ -8,28 +8,57 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import tempfile
 import threading
 import traceback
-from abc import ABC, abstractmethod
-from collections import OrderedDict
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from collections import OrderedDict, deque
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import connection, get_all_start_methods, get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hierlearn.errors import HierlearnError, arg, plural, unknown_name
 from hierlearn.files.writing import remove
+from hierlearn.registry import imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
+    from multiprocessing.context import BaseContext
+
+    OnStep = Callable[[int, int, int], None]  # the number of the job, the step, all steps
 
 
 RETRIES = 3  # times that a job is submitted again after its worker was killed
 POLL_SECONDS = 0.2  # between two looks at what workers report
 AHEAD = 2  # jobs per worker that are submitted before the first has ended
+MAX_JOBS = 8  # processes that are started without being asked for
+PRELOADED = ["hierlearn.lab.runner", "torch._dynamo"]  # torch.optim imports the latter
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def default_jobs(jobs: int, device_type: str) -> int:
+    """Return how many jobs to run at a time: one on a GPU, else one per core."""
+    return 1 if device_type != "cpu" else max(1, min(MAX_JOBS, jobs, count_cores()))
 
 
 @dataclass(frozen=True)
@@ -68,230 +97,7 @@ class Outcome:
         return self.value
 
 
-@dataclass(eq=False)
-class SharedData:
-    """What jobs in flight share.
-
-    Attributes:
-        value: the data.
-        handle: what stands for it in a job.
-        jobs: how many jobs in flight need it.
-    """
-
-    value: Any
-    handle: Any
-    jobs: int = 0
-
-
-@dataclass
-class Flight:
-    """A job that was submitted.
-
-    Attributes:
-        number: of the job.
-        job: what to do.
-        shared: its data.
-        handle: what stood for the data when it was submitted.
-        lost: how often it was lost.
-    """
-
-    number: int
-    job: Job
-    shared: SharedData
-    handle: Any = None
-    lost: int = 0
-
-
-class Engine(Executor, ABC):
-    """An Executor that knows about lost jobs, and sends data to each worker once.
-
-    Attributes:
-        name: in messages.
-        workers: how many jobs run at a time.
-        threads: how many threads torch uses in a job; None leaves that to the workers.
-        loses_data: whether data that was shared may be lost with a worker.
-    """
-
-    name = "executor"
-    workers = 1
-    threads: int | None = None
-    loses_data = False
-
-    @abstractmethod
-    def share(self, value: Any) -> Any:
-        """Return what stands for a value in a job: a Data, or what the engine resolves."""
-
-    def release(self, handle: Any) -> None:
-        """Forget a value that was shared."""
-
-    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002
-        """Whether a job has to be submitted again."""
-        return False
-
-    def is_killed(self, error: BaseException) -> bool:  # noqa: ARG002
-        """Whether the engine has tried a job again itself, and gave up."""
-        return False
-
-    def stop(self, futures: Iterable[Future[Any]]) -> None:
-        """Stop jobs that nobody waits for."""
-        for future in futures:
-            future.cancel()
-
-    def reported(self) -> list[tuple[int, int, int]]:
-        """Return the steps that workers have reported since the last call."""
-        return []
-
-    def lost_advice(self) -> str:
-        """Return why jobs may be lost here, and what to do."""
-        return (
-            f"it was killed, perhaps for lack of memory, and again when {self.name} repeated the "
-            f"job; give each worker more memory"
-        )
-
-    # ------------------------------------------------------------------ running jobs
-
-    def run(
-        self, jobs: Iterable[Job], on_step: Callable[[int, int, int], None] | None = None
-    ) -> Generator[Outcome, None, None]:
-        """Run jobs, and yield how each ended as soon as it has.
-
-        Args:
-            jobs: taken as workers become free, so they may be made on the way.
-            on_step: called with the number of the job, the step and the number of steps.
-        """
-        source, flights = enumerate(jobs), Flights(self)
-        try:
-            more = True
-            while more or flights.running:
-                while more and len(flights.running) < AHEAD * self.workers:
-                    number, job = next(source, (-1, None))
-                    if job is None:
-                        more = False
-                    else:
-                        flights.submit(number, job)
-                finished, _ = wait(
-                    flights.running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED
-                )
-                if on_step is not None:
-                    for step in self.reported():
-                        on_step(*step)
-                for future in finished:
-                    outcome = flights.land(future)
-                    if outcome is not None:
-                        if on_step is not None and outcome.error is None:
-                            on_step(outcome.number, 1, 1)
-                        yield outcome
-        finally:
-            flights.end()
-
-
-class Flights:
-    """The jobs that an engine runs now, with what they share."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.running: dict[Future[Any], Flight] = {}
-        self.shared: list[SharedData] = []
-
-    def submit(self, number: int, job: Job) -> None:
-        """Submit a job, its data before it."""
-        shared = next((one for one in self.shared if one.value is job.data), None)
-        if shared is None:
-            self._release()
-            shared = SharedData(job.data, self.engine.share(job.data))
-            self.shared.append(shared)
-        shared.jobs += 1
-        self._fly(Flight(number, job, shared))
-
-    def _fly(self, flight: Flight) -> None:
-        job, flight.handle = flight.job, flight.shared.handle
-        args = (job.function, flight.number, flight.handle, job.args, self.engine.threads)
-        try:
-            future = self.engine.submit(call, *args)
-        except Exception as error:
-            if not self.engine.is_killed(error):
-                raise
-            future = Future()
-            future.set_exception(error)
-        self.running[future] = flight
-
-    def land(self, future: Future[Any]) -> Outcome | None:
-        """Return how a job ended; None where it was lost and is submitted again."""
-        flight, engine = self.running.pop(future), self.engine
-        try:
-            value = future.result()
-        except BaseException as error:
-            if not (engine.is_lost(error) or engine.is_killed(error)):
-                raise
-            flight.lost += 1
-            if engine.is_lost(error) and flight.lost <= RETRIES:
-                if engine.loses_data and flight.handle is flight.shared.handle:
-                    flight.shared.handle = engine.share(flight.shared.value)
-                self._fly(flight)
-                return None
-            times = f" {plural(flight.lost, 'time')}" if flight.lost > 1 else ""
-            lost = HierlearnError(
-                f"a job was lost{times} with its worker: {engine.lost_advice()}; the same command "
-                f"continues with what is missing"
-            )
-            lost.__cause__ = error
-            flight.shared.jobs -= 1
-            return Outcome(flight.number, error=lost)
-        flight.shared.jobs -= 1
-        if isinstance(value, Failure):
-            return Outcome(flight.number, error=value.raised())
-        return Outcome(flight.number, value)
-
-    def _release(self) -> None:
-        """Forget what no job in flight needs."""
-        for one in [one for one in self.shared if not one.jobs]:
-            self.shared.remove(one)
-            self.engine.release(one.handle)
-
-    def end(self) -> None:
-        """Stop what runs, and forget what was shared."""
-        self.engine.stop(list(self.running))
-        for one in self.shared:
-            with suppress(Exception):
-                self.engine.release(one.handle)
-
-
-class Serial(Engine):
-    """Jobs one after the other, in this process."""
-
-    name = "serial"
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function at once."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-
-    def share(self, value: Any) -> Any:
-        """Return the value itself."""
-        return value
-
-    def run(
-        self, jobs: Iterable[Job], on_step: Callable[[int, int, int], None] | None = None
-    ) -> Generator[Outcome, None, None]:
-        """Run jobs, each when its result is asked for."""
-        for number, job in enumerate(jobs):
-            report = None if on_step is None else numbered(on_step, number)
-            try:
-                value = job.function(job.data, *job.args, on_step=report)
-            except Exception as error:
-                yield Outcome(number, error=error)
-            else:
-                yield Outcome(number, value)
-
-
-def numbered(on_step: Callable[[int, int, int], None], number: int) -> Callable[[int, int], None]:
-    """Return the callback of one job."""
-    return lambda step, of: on_step(number, step, of)
-
+# ---------------------------------------------------------------------- in the worker
 
 KEPT = 2  # values of data that a worker keeps for its next jobs
 REPORTS = 100  # steps of a job that are reported
@@ -314,45 +120,23 @@ class RemoteTraceback(Exception):  # noqa: N818  shown as the cause of an error
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception that a job raised.
-
-    Attributes:
-        error: the exception.
-        trace: its traceback in the worker.
-    """
+    """An exception that a job raised, with its traceback in the worker."""
 
     error: BaseException
     trace: str
 
-    @classmethod
-    def of(cls, error: Exception) -> Failure:
-        """Describe an exception; one that cannot be pickled is sent as its text."""
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError(f"{type(error).__name__}: {error}")
-        return cls(error.with_traceback(None), trace)
-
-    def raised(self) -> BaseException:
-        """Return the exception as it is raised for the caller."""
-        self.error.__cause__ = RemoteTraceback(self.trace)
-        return self.error
-
 
 @dataclass
-class Data(ABC):
-    """A value that is sent to a worker once, and resolved by each job there.
+class Data:
+    """What stands for a value in jobs: each worker loads it once.
 
     Attributes:
+        load: returns the value; pickled along with the job.
         key: unique for a value that was shared.
     """
 
+    load: Callable[[], Any]
     key: str = field(default_factory=lambda: uuid4().hex)
-
-    @abstractmethod
-    def load(self) -> Any:
-        """Return the value, in a process that does not have it yet."""
 
     def get(self) -> Any:
         """Return the value; the last ones are kept."""
@@ -363,53 +147,28 @@ class Data(ABC):
         return _kept[self.key]
 
 
-@dataclass
+def pickled(value: Any) -> bytes:
+    """Return a value as bytes, in the newest format."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
 class FileData(Data):
     """A value in a temporary file, for workers of the same machine."""
 
-    path: str = ""
-
-    @classmethod
-    def write(cls, value: Any) -> FileData:
-        """Write a value into a file."""
-        handle, path = tempfile.mkstemp(prefix="hierlearn-", suffix=".pickle")
+    def __init__(self, value: Any) -> None:
+        handle, self.path = tempfile.mkstemp(prefix="hierlearn-", suffix=".pickle")
         with os.fdopen(handle, "wb") as file:
             pickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
-        return cls(path=path)
-
-    def load(self) -> Any:
-        """Read the file."""
-        return pickle.loads(Path(self.path).read_bytes())  # written by the caller of this job
+        super().__init__(partial(read_pickle, self.path))
 
     def remove(self) -> None:
         """Remove the file."""
         remove(Path(self.path))
 
 
-@dataclass
-class SentData(Data):
-    """A value that goes along with every job, and is unpickled once per process."""
-
-    value: Any = None
-    pickled: bytes | None = None
-
-    def get(self) -> Any:
-        """Return the value itself where the job runs in the process that shared it."""
-        return super().get() if self.value is None else self.value
-
-    def load(self) -> Any:
-        """Unpickle it."""
-        return pickle.loads(self.pickled or b"")
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self.pickled is None:
-            self.pickled = pickle.dumps(self.value, protocol=pickle.HIGHEST_PROTOCOL)
-        return {"key": self.key, "value": None, "pickled": self.pickled}
-
-
-def open_channel(steps: Any, stop: Any) -> None:
-    """Set where steps of jobs in this process are reported, and the event that stops them."""
-    _channel.update(steps=steps, stop=stop)
+def read_pickle(path: str) -> Any:
+    """Return the value in a file that the caller of this job has written."""
+    return pickle.loads(Path(path).read_bytes())
 
 
 def call(
@@ -424,22 +183,6 @@ def call(
         args: further arguments.
         threads: how many threads torch may use; None leaves that to the engine.
     """
-    with _one_at_a_time:
-        found = data.get() if isinstance(data, Data) else data
-        if threads is not None:
-            import torch
-
-            torch.set_num_threads(threads)
-        try:
-            return function(found, *args, on_step=reporter(number))
-        except Exception as error:
-            return Failure.of(error)
-
-
-def reporter(number: int) -> Callable[[int, int], None] | None:
-    """Return the callback for the steps of a job; None where nobody listens."""
-    if not _channel:
-        return None
 
     def on_step(step: int, of: int) -> None:
         if _channel["stop"].is_set():
@@ -447,35 +190,409 @@ def reporter(number: int) -> Callable[[int, int], None] | None:
         if step == of or step % max(1, of // REPORTS) == 0:
             _channel["steps"].send((number, step, of))
 
-    return on_step
+    with _one_at_a_time:
+        value = data.get() if isinstance(data, Data) else data
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
+        try:
+            return function(value, *args, on_step=on_step if _channel else None)
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error))
+            try:
+                pickle.loads(pickle.dumps(error))
+            except Exception:  # it cannot be sent, but its text can
+                return Failure(RuntimeError(f"{type(error).__name__}: {error}"), trace)
+            return Failure(error.with_traceback(None), trace)
 
 
-def open_processes(address: str | None, workers: int | None, gpu: bool) -> Engine:  # noqa: ARG001
-    """Start processes on this machine."""
-    from hierlearn.service.processes import ProcessEngine
-
-    return ProcessEngine(workers, gpu=gpu)
+# ---------------------------------------------------------------------- engines
 
 
-def open_dask(address: str | None, workers: int | None, gpu: bool) -> Engine:  # noqa: ARG001
-    """Connect to a Dask cluster, or start one on this machine; its workers see all their GPUs."""
-    from hierlearn.service.dask import DaskEngine
+@dataclass(eq=False)
+class SharedData:
+    """The data of jobs that run: what stands for it in a job, and how many of them need it."""
 
-    return DaskEngine(address, workers)
-
-
-def open_ray(address: str | None, workers: int | None, gpu: bool) -> Engine:
-    """Connect to a Ray cluster, or start Ray on this machine."""
-    from hierlearn.service.ray import RayEngine
-
-    return RayEngine(address, workers, gpus=1 if gpu else 0)
+    value: Any
+    handle: Any
+    jobs: int = 0
 
 
-# Called with the address, the number of workers, and whether jobs use a GPU.
-ENGINES: dict[str, Callable[[str | None, int | None, bool], Engine]] = {
-    "processes": open_processes,
-    "dask": open_dask,
-    "ray": open_ray,
+@dataclass
+class Running:
+    """A job that was submitted.
+
+    Attributes:
+        number: of the job.
+        job: what to do.
+        shared: its data.
+        handle: what stood for the data when it was submitted.
+        lost: how often it was lost.
+    """
+
+    number: int
+    job: Job
+    shared: SharedData
+    handle: Any = None
+    lost: int = 0
+
+
+class Engine(Executor):
+    """An Executor that knows about lost jobs, and sends data to each worker once.
+
+    Attributes:
+        name: in messages.
+        workers: how many jobs run at a time.
+        threads: how many threads torch uses in a job; None leaves that to the workers.
+        loses_data: whether data that was shared may be lost with a worker.
+        lost_errors: what a job raises that has to be submitted again.
+        killed_errors: what a job raises that the engine has tried again itself, and gave up.
+        advice: why jobs are lost here, and what to do.
+    """
+
+    name = "executor"
+    workers = 1
+    threads: int | None = None
+    loses_data = False
+    lost_errors: tuple[type[BaseException], ...] = ()
+    killed_errors: tuple[type[BaseException], ...] = ()
+    advice = (
+        "it was killed, perhaps for lack of memory, and again when {name} repeated the job; give "
+        "each worker more memory"
+    )
+
+    def share(self, value: Any) -> Any:
+        """Return what stands for a value in a job: a Data, or what the engine resolves.
+
+        By default the value goes along with every job.
+        """
+        return Data(partial(pickle.loads, pickled(value)))
+
+    def release(self, handle: Any) -> None:
+        """Forget a value that was shared."""
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Stop jobs that nobody waits for."""
+        for future in futures:
+            future.cancel()
+
+    def reported(self) -> list[tuple[int, int, int]]:
+        """Return the steps that workers have reported since the last call."""
+        return []
+
+    def run(
+        self, jobs: Iterable[Job], on_step: OnStep | None = None
+    ) -> Generator[Outcome, None, None]:
+        """Run jobs, and yield how each ended as soon as it has.
+
+        Args:
+            jobs: taken as workers become free, so they may be made on the way.
+            on_step: called with the number of the job, the step and the number of steps.
+        """
+        waiting = enumerate(jobs)
+        running: dict[Future[Any], Running] = {}
+        shared: list[SharedData] = []
+        try:
+            while True:
+                while len(running) < AHEAD * self.workers:
+                    number, job = next(waiting, (-1, None))
+                    if job is None:
+                        break
+                    data = next((one for one in shared if one.value is job.data), None)
+                    if data is None:
+                        for unused in [one for one in shared if not one.jobs]:
+                            shared.remove(unused)
+                            self.release(unused.handle)
+                        data = SharedData(job.data, self.share(job.data))
+                        shared.append(data)
+                    data.jobs += 1
+                    self._submit(Running(number, job, data), running)
+                if not running:
+                    return
+                ended, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                if on_step is not None:
+                    for step in self.reported():
+                        on_step(*step)
+                for future in ended:
+                    outcome = self._end(future, running)
+                    if outcome is not None:
+                        if on_step is not None and outcome.error is None:
+                            on_step(outcome.number, 1, 1)
+                        yield outcome
+        finally:
+            self.stop(list(running))
+            for one in shared:
+                with suppress(Exception):
+                    self.release(one.handle)
+
+    def _submit(self, one: Running, running: dict[Future[Any], Running]) -> None:
+        one.handle = one.shared.handle
+        job = one.job
+        try:
+            future = self.submit(call, job.function, one.number, one.handle, job.args, self.threads)
+        except self.killed_errors as error:
+            future = Future()
+            future.set_exception(error)
+        running[future] = one
+
+    def _end(self, future: Future[Any], running: dict[Future[Any], Running]) -> Outcome | None:
+        """Return how a job ended; None where it was lost and is submitted again."""
+        one = running.pop(future)
+        try:
+            value = future.result()
+        except (*self.lost_errors, *self.killed_errors) as error:
+            one.lost += 1
+            if isinstance(error, self.lost_errors) and one.lost <= RETRIES:
+                if self.loses_data and one.handle is one.shared.handle:
+                    one.shared.handle = self.share(one.shared.value)
+                self._submit(one, running)
+                return None
+            times = f" {plural(one.lost, 'time')}" if one.lost > 1 else ""
+            lost = HierlearnError(
+                f"a job was lost{times} with its worker: {self.advice.format(name=self.name)}; the "
+                f"same command continues with what is missing"
+            )
+            lost.__cause__ = error
+            outcome = Outcome(one.number, error=lost)
+        else:
+            outcome = Outcome(one.number, value)
+            if isinstance(value, Failure):
+                value.error.__cause__ = RemoteTraceback(value.trace)
+                outcome = Outcome(one.number, error=value.error)
+        one.shared.jobs -= 1
+        return outcome
+
+
+class Serial(Engine):
+    """Jobs one after the other, in this process, each when its result is asked for."""
+
+    name = "serial"
+
+    def run(
+        self, jobs: Iterable[Job], on_step: OnStep | None = None
+    ) -> Generator[Outcome, None, None]:
+        """Run jobs, and yield how each ended."""
+        for number, job in enumerate(jobs):
+            report = None if on_step is None else partial(on_step, number)
+            try:
+                value = job.function(job.data, *job.args, on_step=report)
+            except Exception as error:
+                yield Outcome(number, error=error)
+            else:
+                yield Outcome(number, value)
+
+
+class PlainEngine(Engine):
+    """Any other Executor; data goes along with every job, since it can be sent in no other way.
+
+    Args:
+        executor: of ``concurrent.futures``, or like it; it is not shut down here.
+    """
+
+    killed_errors = (BrokenExecutor,)
+    advice = "the executor is broken for good; open a new one"
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.workers = getattr(executor, "_max_workers", None) or 8
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Pass a function on."""
+        return self._executor.submit(fn, *args, **kwargs)
+
+
+# ---------------------------------------------------------------------- processes of this machine
+
+
+def start_context(gpu: bool) -> BaseContext:
+    """Return how processes start: never as a fork of this one, whose threads it would lack.
+
+    On a CPU they are forks of a server that has done nothing but import, once for all of them. A
+    GPU is used in processes of their own from the beginning.
+    """
+    if gpu or "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def begin(steps: Any, stop: Any, started: Any) -> None:
+    """Prepare a worker process; it ends at once when its parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    parent = parent_process()
+
+    def end_with_parent() -> None:
+        connection.wait([parent.sentinel])  # type: ignore[union-attr]
+        os._exit(1)  # nobody is left to read a result or an error
+
+    if parent is not None:
+        threading.Thread(target=end_with_parent, daemon=True, name="end-with-parent").start()
+    _channel.update(steps=steps, stop=stop)
+    started.set()
+
+
+@dataclass
+class Slot:
+    """A worker.
+
+    Attributes:
+        pool: of one process.
+        steps: where it reports steps.
+        stop: asks it to stop its job.
+    """
+
+    pool: ProcessPoolExecutor
+    steps: Any
+    stop: Any
+
+
+class ProcessEngine(Engine):
+    """Processes of this machine.
+
+    A process that trains alone on one core does not wait for another core, so on a CPU several
+    processes of few threads finish sooner than one process of many. Each worker is a pool of its
+    own with one process: where it is killed, the jobs of the others go on.
+
+    Args:
+        address: None; other engines have one.
+        workers: how many; one per core, at most MAX_JOBS, if None.
+        gpu: whether jobs use a GPU.
+    """
+
+    name = "processes"
+    killed_errors = (BrokenProcessPool,)
+    advice = (
+        "it was killed, perhaps for lack of memory, or a script of your own starts the study "
+        'outside of if __name__ == "__main__"; try fewer jobs at a time'
+    )
+
+    def __init__(
+        self, address: str | None = None, workers: int | None = None, *, gpu: bool = False
+    ) -> None:
+        del address
+        self.workers = workers or default_jobs(MAX_JOBS, "cuda" if gpu else "cpu")
+        self.threads = max(1, count_cores() // self.workers)
+        self._context = start_context(gpu)
+        self._started: Any = None  # an event: whether any worker ever was
+        self._lock = threading.RLock()
+        self._slots: list[Slot] = []
+        self._free: list[Slot] = []
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._closed = False
+
+    @property
+    def lost_errors(self) -> tuple[type[BaseException], ...]:  # type: ignore[override]
+        """A process that ended, unless none could be started at all."""
+        return (BrokenProcessPool,) if self._started and self._started.is_set() else ()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function in the next process that is free."""
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[Any] = Future()
+        with self._lock:
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+        self._dispatch()
+        return future
+
+    def _dispatch(self) -> None:
+        """Assign queued jobs to idle workers."""
+        with self._lock:
+            while self._waiting and (self._free or len(self._slots) < self.workers):
+                future, function = self._waiting.popleft()
+                if not future.set_running_or_notify_cancel():
+                    continue
+                slot = self._free.pop() if self._free else self._start()
+                try:
+                    inner = slot.pool.submit(function)
+                except BrokenProcessPool as error:  # it was killed while it was idle
+                    self._drop(slot)
+                    future.set_exception(error)
+                    continue
+                inner.add_done_callback(partial(self._done, slot, future))
+
+    def _start(self) -> Slot:
+        self._started = self._started or self._context.Event()
+        receiver, sender = self._context.Pipe(duplex=False)
+        stop = self._context.Event()
+        pool = ProcessPoolExecutor(1, self._context, begin, (sender, stop, self._started))
+        slot = Slot(pool, receiver, stop)
+        self._slots.append(slot)
+        return slot
+
+    def _drop(self, slot: Slot) -> None:
+        self._slots.remove(slot)
+        slot.pool.shutdown(wait=False)
+
+    def _done(self, slot: Slot, future: Future[Any], inner: Future[Any]) -> None:
+        """Pass on how a function ended, and give its process the next one."""
+        error = None if inner.cancelled() else inner.exception()
+        with self._lock:
+            if isinstance(error, BrokenProcessPool):
+                self._drop(slot)
+            else:
+                self._free.append(slot)
+        if error is not None:
+            future.set_exception(error)
+        elif inner.cancelled():
+            future.set_exception(BrokenProcessPool("the pool was shut down"))
+        else:
+            future.set_result(inner.result())
+        if not self._closed:
+            self._dispatch()
+
+    def share(self, value: Any) -> FileData:
+        """Write a value into a file, which every worker reads once."""
+        return FileData(value)
+
+    def release(self, handle: Any) -> None:
+        """Remove the file of a value."""
+        handle.remove()
+
+    def reported(self) -> list[tuple[int, int, int]]:
+        """Return the steps that workers have reported since the last call."""
+        steps = []
+        with self._lock:
+            for slot in self._slots:
+                with suppress(EOFError, OSError):  # it was killed
+                    while slot.steps.poll():
+                        steps.append(slot.steps.recv())
+        return steps
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Stop jobs at their next step, and wait until they have."""
+        running = [future for future in futures if not future.cancel()]
+        with self._lock:
+            busy = [slot for slot in self._slots if slot not in self._free]
+            for slot in busy:
+                slot.stop.set()
+        wait(running)
+        for slot in busy:
+            slot.stop.clear()
+        self.reported()  # of jobs that nobody asks about
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all processes."""
+        with self._lock:
+            self._closed = True
+            slots, waiting = list(self._slots), list(self._waiting)
+            if cancel_futures:
+                self._waiting.clear()
+                for future, _ in waiting:
+                    future.cancel()
+        for slot in slots:
+            slot.pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+
+# ---------------------------------------------------------------------- opening
+
+# Classes that are called with the address, the number of workers, and whether jobs use a GPU.
+ENGINES = {
+    "processes": "hierlearn.service.engine:ProcessEngine",
+    "dask": "hierlearn.service.clusters:DaskEngine",
+    "ray": "hierlearn.service.clusters:RayEngine",
 }
 
 
@@ -493,8 +610,7 @@ def check_engine(engine: str, address: str | None, workers: int | None) -> None:
     if address is not None and engine == "processes":
         raise HierlearnError(
             f"{arg('address')} needs an engine with workers elsewhere, 'dask' or 'ray', and "
-            f"{address!r} was "
-            f"given for 'processes'"
+            f"{address!r} was given for 'processes'"
         )
 
 
@@ -515,39 +631,11 @@ def open_executor(
         gpu: whether jobs use a GPU.
     """
     check_engine(engine, address, workers)
-    opened = ENGINES[engine](address, workers, gpu)
+    opened: Executor = imported(ENGINES[engine])(address, workers, gpu=gpu)
     try:
         yield opened
     finally:
         opened.shutdown(cancel_futures=True)
-
-
-class PlainEngine(Engine):
-    """Any other Executor; data goes along with every job, since it can be sent in no other way.
-
-    Args:
-        executor: of ``concurrent.futures``, or like it; it is not shut down here.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.workers = getattr(executor, "_max_workers", None) or 8
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Pass a function on."""
-        return self._executor.submit(fn, *args, **kwargs)
-
-    def share(self, value: Any) -> SentData:
-        """Return the value, ready to go along with jobs."""
-        return SentData(value=value)
-
-    def is_killed(self, error: BaseException) -> bool:
-        """Whether the executor is broken, for good."""
-        return isinstance(error, BrokenExecutor)
-
-    def lost_advice(self) -> str:
-        """Return what to do about a broken executor."""
-        return "the executor is broken for good; open a new one"
 
 
 @contextmanager
@@ -579,7 +667,7 @@ def as_engine(executor: Executor) -> Engine:
     if isinstance(executor, Engine):
         return executor
     if type(executor).__module__.startswith("distributed."):
-        from hierlearn.service.dask import DaskEngine
+        from hierlearn.service.clusters import DaskEngine
 
         return DaskEngine(client=executor._client)  # type: ignore[attr-defined]
     return PlainEngine(executor)

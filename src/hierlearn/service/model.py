@@ -29,7 +29,7 @@ from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.explain import explain, has_parts, reasons
 from hierlearn.pipeline.predict import answer_names, answers, first_classes
 from hierlearn.pipeline.remember import Growth, remember
-from hierlearn.service.requests import Inputs
+from hierlearn.service.rows import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hierlearn.metrics.measure import Predictions
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
-    from hierlearn.service.requests import Columns
+    from hierlearn.service.rows import Columns
 
 MOST_KEPT = 64  # different options of requests whose decoders are kept
 

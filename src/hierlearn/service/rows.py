@@ -1,15 +1,13 @@
-"""Requests: JSON bodies, checked; a refusal has a status code and one sentence."""
+"""Rows of a request become the inputs of a model; errors name the row and the column."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +24,7 @@ from hierlearn.datasets.tables.kinds import (
 )
 from hierlearn.datasets.tables.stream import Chunk
 from hierlearn.datasets.tables.table import TableChunk
-from hierlearn.errors import DataError, HierlearnError, plural, quoted, shorten, shown, unknown_name
+from hierlearn.errors import DataError, plural, quoted, shown
 from hierlearn.pipeline.answers import known_columns
 from hierlearn.pipeline.missing import MissingCells
 from hierlearn.pipeline.predict import HeldImage
@@ -42,198 +40,6 @@ if TYPE_CHECKING:
 
 
 EXAMPLES = {"number": 0.5, "category": "a", "text": "some words", "boolean": True, "image": ""}
-LARGE = 1 << 16  # bytes of a body that is read entry by entry
-PIECE = 1 << 16  # characters of a list of numbers that are read at once
-OTHERS = 1000  # lists and objects of a body beside four per row
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that is half of a character
-STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-BLANKS = re.compile(r"[ \t\n\r]*")
-
-
-@dataclass
-class Refusal(Exception):  # noqa: N818  (not an error of the program)
-    """A request that is answered with an error.
-
-    Attributes:
-        code: the HTTP status.
-        message: one sentence.
-        headers: of the response.
-    """
-
-    code: int
-    message: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_body(body: bytes, known: Sequence[str], most: int) -> dict[str, Any]:
-    """Return the JSON object of a request.
-
-    Args:
-        body: its bytes.
-        known: the fields that it may have.
-        most: the most entries of a list; more are refused before they are read.
-    """
-    try:
-        text = body.decode("utf-8")
-        if len(text) > LARGE:
-            return LargeBody(text, most).fields(known)
-        found = json.loads(text, parse_constant=refuse_constant)
-        if SURROGATE.search(text):
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
-    except HierlearnError:
-        raise
-    except UnicodeDecodeError as error:
-        raise Refusal(400, f"the body is not UTF-8: byte {error.start} is invalid") from None
-    except UnicodeEncodeError:
-        raise Refusal(400, "the body has half of a surrogate pair, which is no text") from None
-    except RecursionError:
-        raise Refusal(400, "the body is nested too deeply; rows are lists of values") from None
-    except ValueError as error:
-        raise Refusal(400, shorten(f"the body is not JSON: {error}")) from None
-    if not isinstance(found, dict):
-        raise no_object(shown(found))
-    check_fields(found, known)
-    return found
-
-
-def no_object(what: str) -> Refusal:
-    """Return the refusal of a body that is no object."""
-    return Refusal(422, f'the body must be an object such as {{"rows": [...]}}, not {what}')
-
-
-class LargeBody:
-    """A JSON object that is read entry by entry.
-
-    The parser holds the lock of the interpreter while it reads a value; between two entries the
-    server can answer others. What has more lists or objects than rows could need is not read.
-
-    Args:
-        text: the body.
-        most: the most entries of a list.
-    """
-
-    def __init__(self, text: str, most: int) -> None:
-        self.text, self.most = text, most
-        decoder = json.JSONDecoder(parse_constant=refuse_constant)
-        self._scan: Any = decoder.scan_once  # type: ignore[attr-defined]
-        self._check = SURROGATE.search(text) is not None
-
-    def fields(self, known: Sequence[str]) -> dict[str, Any]:
-        """Return the object; raise as ``json.loads`` does."""
-        place = self._skip(0)
-        if not self.text.startswith("{", place):
-            first = self.text[place : place + 20]
-            raise no_object(f"{first!r}...")
-        self._count()
-        found: dict[str, Any] = {}
-        place = self._skip(place + 1)
-        while not self.text.startswith("}", place):
-            if found:
-                place = self._skip(self._past(",", place))
-            if not self.text.startswith('"', place):
-                raise self._expected("a field in double quotes", place)
-            name, place = self._value(place)
-            check_fields({name: None}, known, complete=False)
-            place = self._skip(self._past(":", self._skip(place)))
-            is_list = self.text.startswith("[", place)
-            found[name], place = self._entries(name, place) if is_list else self._value(place)
-            place = self._skip(place)
-        end = self._skip(place + 1)
-        if end != len(self.text):
-            raise json.JSONDecodeError("Extra data", self.text, end)
-        check_fields(found, known)
-        return found
-
-    def _count(self) -> None:
-        """Raise on more lists and objects than a request can need."""
-        most = 4 * self.most + OTHERS
-        text = self.text
-        if text.count("[") + text.count("{") > most:
-            text = STRINGS.sub("", text)
-            if text.count("[") + text.count("{") > most:
-                raise self._too_many("the body has more lists and objects than rows may have")
-
-    def _entries(self, name: str, place: int) -> tuple[list[Any], int]:
-        """Return a list, and the place behind it."""
-        found: list[Any] = []
-        place = self._skip(place + 1)
-        while not self.text.startswith("]", place):
-            if found:
-                place = self._skip(self._past(",", place))
-            if len(found) >= self.most:
-                raise self._too_many(
-                    f"{name} has more than {plural(self.most, 'entry', 'entries')}"
-                )
-            value, place = self._numbers(place) or self._value(place)
-            found.append(value)
-            place = self._skip(place)
-        return found, place + 1
-
-    def _numbers(self, place: int) -> tuple[list[Any], int] | None:
-        """Return a long list of numbers, read in pieces, and the place behind it; else None."""
-        if not self.text.startswith("[", place):
-            return None
-        end = self.text.find("]", place)
-        if end - place < PIECE or any(self.text.find(one, place + 1, end) > 0 for one in '[{"'):
-            return None
-        found: list[Any] = []
-        begin = place + 1
-        try:
-            while begin <= end:
-                cut = self.text.rfind(",", begin, begin + PIECE) if end - begin > PIECE else end
-                own = (
-                    json.loads(f"[{self.text[begin:cut]}]", parse_constant=refuse_constant)
-                    if cut > begin
-                    else []
-                )
-                if not own:  # two commas, or no comma at all
-                    return None
-                found += own
-                begin = cut + 1
-        except json.JSONDecodeError:
-            return None  # whoever reads it whole says where the fault is
-        return found, end + 1
-
-    def _value(self, place: int) -> tuple[Any, int]:
-        """Return any value, and the place behind it."""
-        try:
-            value, end = self._scan(self.text, place)
-        except StopIteration as error:
-            raise json.JSONDecodeError("Expecting value", self.text, error.value) from None
-        if self._check:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        return value, end
-
-    def _skip(self, place: int) -> int:
-        match = BLANKS.match(self.text, place)
-        return place if match is None else match.end()
-
-    def _past(self, mark: str, place: int) -> int:
-        if not self.text.startswith(mark, place):
-            raise self._expected(repr(mark), place)
-        return place + 1
-
-    def _expected(self, what: str, place: int) -> json.JSONDecodeError:
-        return json.JSONDecodeError(f"Expecting {what}", self.text, place)
-
-    def _too_many(self, what: str) -> Refusal:
-        return Refusal(413, f"{what}; send at most {plural(self.most, 'row')} at once")
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """Raise on NaN and infinity, which are not JSON."""
-    raise ValueError(f"{name} is no value of JSON; give null where a number is missing")
-
-
-def check_fields(body: Mapping[str, Any], known: Sequence[str], *, complete: bool = True) -> None:
-    """Raise on a field that the request does not have, and where a complete one has no rows."""
-    for name in body:
-        if name not in known:
-            raise HierlearnError(shorten(unknown_name("field", name, known)))
-    if complete and "rows" not in body:
-        raise HierlearnError('rows are missing; give {"rows": [...]}')
-
-
 VECTOR, TEXT, IMAGE = "vector", "text", "image"  # columns of a model that has no name for its own
 NUMBERS = frozenset({int, float, type(None)})
 
@@ -369,36 +175,27 @@ class Inputs:
             raise DataError(f"rows must be a list of {self.described}, not {shown(rows)}")
         if not rows:
             raise DataError(f"rows is empty; give a list of {self.described}")
-        if not isinstance(rows[0], dict):
-            return self._plain(rows)
-        if not self.named:
-            raise DataError(
-                f"{row_place(0)} is an object, but the model does not know its columns by name; "
-                f"give {self.described}"
-            )
-        try:
-            return {name: [row[name] for row in rows] for name in self.kinds}
-        except (KeyError, TypeError, IndexError):
-            raise self._misfit(rows) from None
-
-    def _plain(self, rows: list[Any]) -> dict[str, list[Any]]:
-        """Return rows that are values alone as columns."""
-        if self.kind in ("texts", "images", "vectors"):
-            wanted: type = list if self.kind == "vectors" else str
-            for number, row in enumerate(rows):
-                if not isinstance(row, wanted):
-                    raise self._misfit(rows, number)
-            return {next(iter(self.kinds)): rows}
-        if self.kind == "table":
-            raise self._misfit(rows, 0)
+        if isinstance(rows[0], dict):
+            if not self.named:
+                raise DataError(
+                    f"{row_place(0)} is an object, but the model does not know its columns by "
+                    f"name; give {self.described}"
+                )
+            try:
+                return {name: [row[name] for row in rows] for name in self.kinds}
+            except (KeyError, TypeError, IndexError):
+                raise self._misfit(rows) from None
+        form: Any = {"texts": str, "images": str, "numbers": list, "vectors": list}.get(self.kind)
         for number, row in enumerate(rows):
-            if not isinstance(row, list):
+            if form is None or not isinstance(row, form):
                 raise self._misfit(rows, number)
-            if len(row) != self.width:
+            if self.kind == "numbers" and len(row) != self.width:
                 raise DataError(
                     f"{row_place(number)} has {plural(len(row), 'number')}, but the model reads "
                     f"{self.width:,}"
                 )
+        if self.kind != "numbers":
+            return {next(iter(self.kinds)): rows}
         return {
             name: list(cells)
             for name, cells in zip(self.kinds, zip(*rows, strict=True), strict=True)
@@ -437,11 +234,6 @@ class Inputs:
         )
         return " or ".join(one for one in (objects, alone) if one)
 
-    @staticmethod
-    def date_form(kind: str) -> str:
-        """Return how dates of a kind are written, for people."""
-        return "YYYY-MM-DD" if date_format(kind) == ISO else date_format(kind)
-
     def example(self) -> Any:
         """Return an invented row as a request has it."""
 
@@ -452,9 +244,7 @@ class Inputs:
             return [0.5] * (self.width or 3) if kind == "vector" else EXAMPLES[kind]
 
         row = {name: cell(kind) for name, kind in self.kinds.items()}
-        if self.named:
-            return row
-        return next(iter(row.values()))
+        return row if self.named else next(iter(row.values()))
 
     # ------------------------------------------------------------------ columns -> inputs
 
@@ -476,44 +266,44 @@ class Inputs:
                 f"have {quoted(columns, most=10)}"
             )
         rows = GivenRows({name: columns[name] for name in self.kinds}, first)
-        chunk = Chunk(self._inputs(rows), rows.lines)
-        cells = MissingCells(self.pipeline, learns=learns)
-        cells.add(chunk.inputs, lambda row, name: row_place(rows.lines[row], name))
-        cells.warn(counted=False)
-        return chunk
-
-    def _inputs(self, rows: GivenRows) -> Any:
-        """Return the inputs of rows."""
         name = next(iter(self.kinds))
+        inputs: Any
         if self.kind == "table":
-            return rows.table(self.kinds)
-        if self.kind == "texts":
-            return rows.texts(name)
-        if self.kind == "images":
-            return Images([decoded(rows, row, name) for row in range(len(rows))])
-        if self.kind == "vectors":
-            return self._vectors(rows, name)
-        return rows.numbers(list(self.kinds))
+            inputs = rows.table(self.kinds)
+        elif self.kind == "texts":
+            inputs = rows.texts(name)
+        elif self.kind == "images":
+            inputs = Images([decoded(rows, row, name) for row in range(len(rows))])
+        elif self.kind == "vectors":
+            inputs = self._vectors(rows, name)
+        else:
+            inputs = rows.numbers(list(self.kinds))
+        cells = MissingCells(self.pipeline, learns=learns)
+        cells.add(inputs, lambda row, name: row_place(rows.lines[row], name))
+        cells.warn(counted=False)
+        return Chunk(inputs, rows.lines)
 
     def _vectors(self, rows: GivenRows, name: str) -> NDArray[np.float32]:
         """Return (n, D) of lists of numbers."""
         cells = rows.cells(name)
         width = self.width or (len(cells[0]) if isinstance(cells[0], (list, tuple)) else 0)
+
+        def place(row: int) -> str:
+            return rows.where(row, name) if self.named else row_place(rows.lines[row])
+
         for row, cell in enumerate(cells):
-            place = rows.where(row, name) if self.named else row_place(rows.lines[row])
             if not isinstance(cell, (list, tuple, np.ndarray)) or len(cell) != width:
-                raise DataError(f"{place}: {shown(cell)} is no list of {width:,} numbers")
+                raise DataError(f"{place(row)}: {shown(cell)} is no list of {width:,} numbers")
         with np.errstate(over="ignore"):  # values beyond float32 are refused below
-            found = np.stack([as_floats(list(cell)) for cell in cells]).astype(np.float32)
-        wrong = np.argwhere(~np.isfinite(found))
+            values = np.stack([as_floats(list(cell)) for cell in cells]).astype(np.float32)
+        wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             row, number = wrong[0].tolist()
-            place = rows.where(row, name) if self.named else row_place(rows.lines[row])
             raise DataError(
-                f"{place}: entry {number} of the list, {shown(cells[row][number])}, is not a "
+                f"{place(row)}: entry {number} of the list, {shown(cells[row][number])}, is not a "
                 f"finite number of float32"
             )
-        return found
+        return values
 
 
 def decoded(rows: GivenRows, row: int, name: str) -> HeldImage:
