@@ -112,7 +112,7 @@ def test_no_classes(build):
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (["a/b", "c", "a/b"], "duplicate path 'a/b': entries 0 and 2; name each class once"),
+        (["a/b", "c", "a/b"], "duplicate path 'a/b': entries 0 and 2; list it once"),
         (["a", "a//b"], "path 'a//b' has an empty part; write a/b/c"),
         (["/a"], "path '/a' has an empty part"),
         (["a/"], "path 'a/' has an empty part"),

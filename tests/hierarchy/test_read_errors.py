@@ -203,7 +203,8 @@ def test_tables_of_another_form(tmp_path):
 
 def test_paths(tmp_path):
     text = "# one\na/b\n\nc\n a/b \n"
-    refused(tmp_path, "h.txt", text, "h.txt, line 5: duplicate path 'a/b', first on line 2")
+    message = "h.txt, line 5: duplicate path 'a/b': lines 2 and 5; list it once"
+    refused(tmp_path, "h.txt", text, message)
     refused(tmp_path, "h.txt", "a\nb//c\n", "has an empty part; write a/b/c")
     refused(tmp_path, "h.paths", "# nothing\n#\n", "a hierarchy needs at least one class")
 

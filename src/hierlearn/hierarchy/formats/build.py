@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from hierlearn.errors import HierarchyError, LabelError, did_you_mean, plural, quoted
-from hierlearn.files.reading import parse_json as read_value
+from hierlearn.files.reading import parse_json
 from hierlearn.hierarchy.names import (
     NAMINGS,
     as_text,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.structure import Ints
 
     Direction = Literal["parent-to-child", "child-to-parent"]
-    Edge = tuple[str | None, str]  # parent, None at the top, and child
 
 NODE_KEYS = ("name", "title", "children")  # of a class written as an object
 FORMAT = "hierlearn.hierarchy"
@@ -112,8 +112,6 @@ class Builders:
             sep: what joins the names of a path.
         """
         checked_sep(sep)
-        nodes = NodeCollector()
-        listed: dict[str, int] = {}
         if isinstance(paths, str):
             raise HierarchyError(f"paths must be a list of paths, not the string {paths!r}")
         if isinstance(paths, Mapping):
@@ -121,18 +119,8 @@ class Builders:
                 f"paths must be a list of paths, not a mapping of {plural(len(paths), 'key')}; a "
                 f"nested mapping is for from_nested"
             )
-        for entry, path in enumerate(paths):
-            if not isinstance(path, str):
-                raise HierarchyError(f"path {entry} is {path!r}, which is not text")
-            parts = split_path(path, sep)
-            if path in listed:
-                raise HierarchyError(
-                    f"duplicate path {path!r}: entries {listed[path]} and {entry}; "
-                    f"name each class once"
-                )
-            listed[path] = entry
-            nodes.add_path(parts)
-        return cls._finish(nodes, sep, named_by="path", joined=True)
+        entries = ((number, path, None) for number, path in enumerate(paths))
+        return cls.from_nodes(nodes_from_paths(entries, sep), sep, named_by="path")
 
     @classmethod
     def from_edges(
@@ -159,9 +147,9 @@ class Builders:
         """
         checked_sep(sep)
         root = None if root is None else as_text(root)
-        nodes = nodes_from_edges(edges, root)
-        add_titles(nodes, titles, root)
-        return cls._finish(nodes, sep, root=root or "root", named_by=named_by)
+        nodes = nodes_from_edges(((n, edge, None) for n, edge in enumerate(edges)), root)
+        nodes.set_titles(titles, root)
+        return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
 
     @classmethod
     def from_parents(
@@ -201,8 +189,8 @@ class Builders:
             raise HierarchyError("names go with a parent array; a mapping names its classes itself")
         root = None if root is None else as_text(root)
         nodes = nodes_from_parents(parents, root)
-        add_titles(nodes, titles, root)
-        return cls._finish(nodes, sep, root=root or "root", named_by=named_by)
+        nodes.set_titles(titles, root)
+        return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
 
     @classmethod
     def _from_parent_array(
@@ -253,13 +241,14 @@ class Builders:
             path = (*above, nodes.bare[number]) if number >= 0 else above
             check_depth(len(path))
             for name, below, title in nested_items(content, path, sep):
-                node, is_new = nodes.add_below(number, checked(name, sep))
-                if not is_new:
+                known = len(nodes.bare)
+                node = nodes.add_below(number, checked(name, sep))
+                if node < known:
                     whole = sep.join([*path, nodes.bare[node]])
                     raise HierarchyError(f"duplicate path {whole!r}: name each class once")
                 nodes.set_title(node, title)
                 stack.append((path, node, below))
-        return cls._finish(nodes, sep, named_by="path", joined=True)
+        return cls.from_nodes(nodes, sep, named_by="path")
 
     @classmethod
     def from_networkx(
@@ -324,44 +313,77 @@ class Builders:
             raise HierarchyError(
                 f"no column {quoted(absent)} in the frame; it has {quoted(frame.columns)}"
             )
-        nodes = NodeCollector()
-        gaps: list[tuple[int, str]] = []
-        lists = [list(frame[name]) for name in (*columns, *titled)]
-        for row, cells in enumerate(zip(*lists, strict=True)):
-            try:
-                parts = level_path(cells[: len(columns)], sep)
-                if parts:
-                    node, _ = nodes.add_path(parts)
-                    if titled:
-                        nodes.set_title(node, cells[-1])
-            except HierarchyError as error:
-                raise HierarchyError(f"row {row}: {error.message}") from None
-            if has_gap(cells[: len(columns)]):
-                gaps.append((row, sep.join(parts)))
-        if gaps:
-            warn_of_gaps("the frame", len(gaps), f"row {gaps[0][0]}", gaps[0][1])
-        return cls._finish(nodes, sep, named_by="path", joined=True)
+        lists = [list(frame[name]) for name in columns]
+        cells: Iterable[Sequence[Any]] = zip(*lists, strict=True)
+        given = frame[title_column] if titled else itertools.repeat(None)
+        rows = ((n, *row) for n, row in enumerate(zip(cells, given, strict=False)))
+        nodes = nodes_from_levels(rows, sep, Source("the frame", "rows"))
+        return cls.from_nodes(nodes, sep, named_by="path")
 
     @classmethod
     def from_json(cls, text: str) -> Hierarchy:
         """Build from the text of ``to_json``."""
-        form = parse_json(text)
-        counts = [len(above) for above in form.parents]
-        hierarchy: Hierarchy = cls._assemble(
-            form.names,
-            np.repeat(np.arange(len(form.names)), counts),
-            np.array([one for above in form.parents for one in above], dtype=np.int64),
-            sep=form.sep,
-            root=form.root,
-            named_by=form.named_by,
-            titles=form.titles,
-        )
-        if not form.beside:
-            return hierarchy
+        form = parse_json(text, kind=HierarchyError)
+        if not isinstance(form, dict) or form.get("format") != FORMAT:
+            raise HierarchyError(f"not a hierarchy: the JSON has no 'format': {FORMAT!r}")
+        if form.get("version") != VERSION:
+            raise HierarchyError(
+                f"hierarchy version {form.get('version')!r} is not {VERSION}; "
+                f"it was written by another version of hierlearn"
+            )
         try:
-            return hierarchy.with_aliases(**form.beside)
-        except LabelError as error:
-            raise HierarchyError(f"the JSON of a hierarchy is damaged: {error.message}") from None
+            return cls._from_form(form)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, HierarchyError):
+                raise
+            message = error.message if isinstance(error, LabelError) else error
+            raise HierarchyError(f"the JSON of a hierarchy is damaged: {message}") from None
+
+    @classmethod
+    def _from_form(cls, form: dict[str, Any]) -> Hierarchy:
+        """Build from what ``to_json`` writes, checked."""
+        names, parents, sep, named_by = (
+            form[key] for key in ("names", "parents", "sep", "named_by")
+        )
+        if not isinstance(names, list) or not isinstance(parents, list):
+            raise TypeError("names and parents must be lists")
+        if named_by not in NAMINGS or len(parents) != len(names):
+            raise ValueError("names, parents and named_by do not fit")
+        checked_sep(sep)
+        names = [checked(name, sep) for name in names]
+        flat = [number for above in parents for number in above]
+        for number in flat:
+            if type(number) is not int or not 0 <= number < len(names):
+                raise ValueError(f"{number!r} is not a class number in 0..{len(names) - 1}")
+        if any(len(set(above)) < len(above) for above in parents):
+            raise ValueError("a class has the same parent twice")
+        titles = form.get("titles")
+        if titles is not None:
+            if not isinstance(titles, list) or len(titles) != len(names):
+                raise ValueError("names and titles do not fit")
+            titles = [checked_title(title, name) for title, name in zip(titles, names, strict=True)]
+        hierarchy = cls._assemble(
+            names,
+            np.repeat(np.arange(len(names)), [len(above) for above in parents]),
+            np.array(flat, dtype=np.int64),
+            sep=sep,
+            root=str(form.get("root", "root")),
+            named_by=named_by,
+            titles=titles,
+        )
+        beside: dict[str, Any] = {key: form[key] for key in BESIDE if key in form}
+        for key, mapping in beside.items():
+            lists = mapping.values() if isinstance(mapping, dict) else [None]
+            if not all(isinstance(one, list) and all_text(one) for one in lists):
+                raise TypeError(f"{key} must be an object of lists of names")
+        spaces = form.get("namespaces")
+        if spaces is not None:
+            if named_by != "id" or not isinstance(spaces, list) or len(spaces) != len(names):
+                raise ValueError("names and namespaces do not fit")
+            if not all_text(one for one in spaces if one is not None):
+                raise TypeError("a namespace is text")
+            beside["namespaces"] = dict(zip(names, spaces, strict=True))
+        return hierarchy.with_aliases(**beside) if beside else hierarchy
 
     @classmethod
     def read(
@@ -391,39 +413,39 @@ class Builders:
         """
         from hierlearn.hierarchy.formats.read import read_hierarchy
 
-        more = {"title_column": title_column, "relationships": relationships, "language": language}
-        given = {name: value for name, value in more.items() if value is not None}
-        return read_hierarchy(path, form=form, sep=sep, root=root, **given)
+        options = {
+            "root": root,
+            "title_column": title_column,
+            "relationships": relationships,
+            "language": language,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return read_hierarchy(path, form=form, sep=sep, **given)
 
     @classmethod
-    def _finish(
+    def from_nodes(
         cls,
         nodes: NodeCollector,
         sep: str,
         *,
         named_by: NamedBy | None = None,
-        root: str = "root",
-        joined: bool = False,
+        root: str | None = None,
+        ids: bool = False,
     ) -> Hierarchy:
-        """Assemble what was collected; ``joined`` nodes came as paths and have bare names."""
+        """Assemble what was collected; ``ids`` may spell whole paths, which become bare names."""
         checked_naming(named_by)
-        child, parent = nodes.edges()
+        child, parent = (np.asarray(ends, dtype=np.int64) for ends in (nodes.child, nodes.parent))
         bare = nodes.bare
-        if not joined:
-            is_tree = np.bincount(child, minlength=1).max() <= 1
-            if is_tree and named_by != "id":
-                bare = strip_parents(bare, child, parent, sep)
+        if ids:
+            if np.bincount(child, minlength=1).max() <= 1 and named_by != "id":
+                bare = list(bare)
+                for below, above in zip(nodes.child, nodes.parent, strict=True):
+                    bare[below] = nodes.bare[below].removeprefix(nodes.bare[above] + sep)
             bare = [checked(name, sep) for name in bare]
-        hierarchy: Hierarchy = cls._assemble(
-            bare,
-            child,
-            parent,
-            sep=sep,
-            root=root,
-            named_by=named_by,
-            titles=nodes.titles(),
+        titles = [nodes.titles.get(number) for number in range(len(bare))]
+        return cls._assemble(
+            bare, child, parent, sep=sep, root=root or "root", named_by=named_by, titles=titles
         )
-        return hierarchy
 
 
 def pruned_targets(old: Any, keep: Ints) -> tuple[Targets, Targets]:
@@ -462,15 +484,34 @@ def pruned_targets(old: Any, keep: Ints) -> tuple[Targets, Targets]:
 # Collecting nodes and edges: the steps of the builders before a Hierarchy is assembled.
 
 
+class Source(NamedTuple):
+    """Where numbered entries come from, for errors: a list, unless it has a name."""
+
+    name: Path | str = ""
+    unit: str = "entries"  # or "rows", "lines"
+
+    def located(self, number: int, error: HierarchyError) -> HierarchyError:
+        """Return an error that begins with its place."""
+        place = f"{self.name}, {self.unit[:-1]} {number}: " if self.name else ""
+        return HierarchyError(f"{place}{error.message}")
+
+    def duplicate(self, what: str, first: int, second: int) -> HierarchyError:
+        """Return the error of what stands twice."""
+        return HierarchyError(f"duplicate {what}: {self.unit} {first} and {second}; list it once")
+
+
+LIST = Source()
+
+
 class NodeCollector:
-    """Collects nodes by key, and the edges between them."""
+    """Collects nodes by key, the edges between them, and their titles by number."""
 
     def __init__(self) -> None:
         self.number: dict[Any, int] = {}
         self.bare: list[str] = []
         self.child: list[int] = []
         self.parent: list[int] = []
-        self._titles: dict[int, str | None] = {}  # by number
+        self.titles: dict[int, str | None] = {}
 
     def add(self, key: Any, bare: str) -> int:
         """Add a node unless its key is known; return its number."""
@@ -479,15 +520,15 @@ class NodeCollector:
             self.bare.append(bare)
         return number
 
-    def add_path(self, parts: Sequence[str]) -> tuple[int, bool]:
-        """Add a path and its prefixes; return the number of its last node, and if it is new."""
-        above, new = -1, False
+    def add_path(self, parts: Sequence[str]) -> int:
+        """Add a path and its prefixes; return the number of its last node."""
+        above = -1
         for name in parts:
-            above, new = self.add_below(above, name)
-        return above, new
+            above = self.add_below(above, name)
+        return above
 
-    def add_below(self, above: int, name: str) -> tuple[int, bool]:
-        """Add a node below another one, or at the top of -1; return its number, and if it is new.
+    def add_below(self, above: int, name: str) -> int:
+        """Add a node below another one, or at the top of -1, unless it is known.
 
         Nodes are known by parent and name, so a deep path takes no more memory than its names.
         """
@@ -495,7 +536,7 @@ class NodeCollector:
         node = self.add((above, name), name)
         if node == known and above >= 0:
             self.link(above, node)
-        return node, node == known
+        return node
 
     def link(self, parent: int, child: int) -> None:
         """Add an edge."""
@@ -504,69 +545,119 @@ class NodeCollector:
 
     def set_title(self, node: int, value: object) -> None:
         """Give a node a title; a missing one says nothing, another one raises."""
-        name = self.bare[node]
-        title = checked_title(value, name)
+        title = checked_title(value, self.bare[node] if node >= 0 else "")
+        if title is not None and node < 0:
+            raise HierarchyError(f"the title {title!r} has no class")
         if title is not None:
-            set_title(self._titles, node, title, name)
+            set_title(self.titles, node, title, self.bare[node])
 
-    def titles(self) -> list[str | None]:
-        """Return the title of each node."""
-        return [self._titles.get(number) for number in range(len(self.bare))]
+    def set_titles(self, titles: Mapping[Any, Any] | None, root: str | None) -> None:
+        """Give nodes their titles by id; raise on an unknown id."""
+        for key, title in (titles or {}).items():
+            name = as_text(key)
+            if name == root:  # which is no class
+                continue
+            if name not in self.number:
+                hint = did_you_mean(name, self.number)
+                raise HierarchyError(
+                    f"the title {title!r} is that of the unknown class {name!r}{hint}"
+                )
+            self.set_title(self.number[name], title)
 
-    def edges(self) -> tuple[Ints, Ints]:
-        """Return the children and the parents of all edges."""
-        return np.asarray(self.child, dtype=np.int64), np.asarray(self.parent, dtype=np.int64)
 
-
-# ---------------------------------------- edges
-
-
-def nodes_from_edges(edges: Iterable[tuple[Any, Any]], root: str | None) -> NodeCollector:
-    """Collect the nodes of (parent, child) pairs of ids."""
+def nodes_from_paths(
+    entries: Iterable[tuple[int, object, object]], sep: str, source: Source = LIST
+) -> NodeCollector:
+    """Collect the nodes of numbered paths, each with its title."""
     nodes = NodeCollector()
-    seen: dict[Edge, int] = {}
+    listed: dict[str, int] = {}
+    number = 0
+    try:
+        for number, path, title in entries:
+            if not isinstance(path, str):
+                raise HierarchyError(f"path {number} is {path!r}, which is not text")
+            if listed.setdefault(path, number) != number:
+                raise source.duplicate(f"path {path!r}", listed[path], number)
+            node = nodes.add_path(split_path(path, sep))
+            if title is not None:
+                nodes.set_title(node, title)
+    except HierarchyError as error:
+        raise source.located(number, error) from None
+    return nodes
+
+
+def nodes_from_levels(
+    rows: Iterable[tuple[int, Sequence[Any], object]], sep: str, source: Source
+) -> NodeCollector:
+    """Collect the nodes of numbered rows with one cell per level, each with its title."""
+    nodes = NodeCollector()
+    gaps: list[tuple[int, str]] = []
+    number = 0
+    try:
+        for number, cells, title in rows:
+            parts = level_path(cells, sep)
+            node = nodes.add_path(parts)
+            if title is not None:
+                nodes.set_title(node, title)
+            if has_gap(cells):
+                gaps.append((number, sep.join(parts)))
+    except HierarchyError as error:
+        raise source.located(number, error) from None
+    if gaps:
+        warn_of_gaps(source.name, len(gaps), f"{source.unit[:-1]} {gaps[0][0]}", gaps[0][1])
+    return nodes
+
+
+def nodes_from_edges(
+    entries: Iterable[tuple[int, Any, object]], root: str | None, source: Source = LIST
+) -> NodeCollector:
+    """Collect the nodes of numbered (parent, child) pairs of ids, each with the child's title."""
+    nodes = NodeCollector()
+    seen: dict[tuple[str | None, str], int] = {}
     tops: set[str] = set()  # listed with an empty parent
-    for entry, edge in enumerate(edges):
-        above, below = edge_ends(entry, edge, root)
-        if above is None:
-            tops.add(below)
-        above = None if above == root else above
-        if (above, below) in seen:
-            raise HierarchyError(
-                f"duplicate edge {above!r} -> {below!r}: entries {seen[above, below]} and {entry}"
-            )
-        seen[above, below] = entry
-        node = nodes.add(below, below)
-        if above is not None:
-            nodes.link(nodes.add(above, above), node)
+    number = 0
+    try:
+        for number, edge, title in entries:
+            if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
+                raise HierarchyError(f"edge {number} is {edge!r}; an edge is (parent, child)")
+            above, below = (None if is_missing(end) else as_text(end) for end in edge)
+            if below is None:
+                raise HierarchyError(f"edge {number} is {edge!r}; its child is empty")
+            if root is not None and below == root:
+                raise HierarchyError(f"edge {number} makes the root {root!r} a child of {above!r}")
+            if above is None:
+                tops.add(below)
+            above = None if above == root else above
+            if seen.setdefault((above, below), number) != number:
+                raise source.duplicate(f"edge {above!r} -> {below!r}", seen[above, below], number)
+            node = nodes.add(below, below)
+            if above is not None:
+                nodes.link(nodes.add(above, above), node)
+            if title is not None:
+                nodes.set_title(node, title)
+    except HierarchyError as error:
+        raise source.located(number, error) from None
     for above, below in seen:
         if above is not None and below in tops:
             raise HierarchyError(f"class {below!r} stands at the top and below {above!r}")
     return nodes
 
 
-def edge_ends(entry: int, edge: Any, root: str | None) -> Edge:
-    """Return the parent, or None, and the child of an edge; raise if it is none."""
-    if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
-        raise HierarchyError(f"edge {entry} is {edge!r}; an edge is (parent, child)")
-    above, below = (None if is_missing(end) else as_text(end) for end in edge)
-    if below is None:
-        raise HierarchyError(f"edge {entry} is {edge!r}; its child is empty")
-    if root is not None and below == root:
-        raise HierarchyError(f"edge {entry} makes the root {root!r} a child of {above!r}")
-    return above, below
-
-
-# ---------------------------------------- parent maps
-
-
 def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeCollector:
     """Collect the nodes of a mapping from ids to a parent id, a list of them, or None."""
-    lists = parent_lists(parents, root)
+    lists: dict[str, list[str]] = {}
     nodes = NodeCollector()
-    for name in lists:
+    for key, value in parents.items():
+        name = as_text(key)
+        if name in lists:
+            raise HierarchyError(f"duplicate class: {key!r} and {name!r} are one id")
+        several = isinstance(value, (list, tuple, set, frozenset))
+        found = [as_text(one) for one in (value if several else [value]) if not is_missing(one)]
+        lists[name] = [one for one in found if one != root]
         if name != root:
             nodes.add(name, name)
+        elif lists[name]:
+            raise HierarchyError(f"the root {root!r} has the parent {lists[name][0]!r}")
     for name, above in lists.items():
         seen: set[str] = set()
         for one in above:
@@ -581,46 +672,6 @@ def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeColl
             seen.add(one)
             nodes.link(nodes.number[one], nodes.number[name])
     return nodes
-
-
-def parent_lists(parents: Mapping[Any, Any], root: str | None) -> dict[str, list[str]]:
-    """Return the parents of each id as texts, without the root."""
-    lists: dict[str, list[str]] = {}
-    for key, above in parents.items():
-        name = as_text(key)
-        if name in lists:
-            raise HierarchyError(f"duplicate class: {key!r} and {name!r} are one id")
-        several = isinstance(above, (list, tuple, set, frozenset))
-        found = [as_text(one) for one in (above if several else [above]) if not is_missing(one)]
-        lists[name] = [one for one in found if one != root]
-        if name == root and lists[name]:
-            raise HierarchyError(f"the root {root!r} has the parent {lists[name][0]!r}")
-    return lists
-
-
-def add_titles(nodes: NodeCollector, titles: Mapping[Any, Any] | None, root: str | None) -> None:
-    """Give collected nodes their titles by id; raise on an unknown id."""
-    for key, title in (titles or {}).items():
-        name = as_text(key)
-        if name == root:  # which is no class
-            continue
-        if name not in nodes.number:
-            hint = did_you_mean(name, nodes.number)
-            raise HierarchyError(f"the title {title!r} is that of the unknown class {name!r}{hint}")
-        nodes.set_title(nodes.number[name], title)
-
-
-# ---------------------------------------- names and nesting
-
-
-def strip_parents(ids: list[str], child: Ints, parent: Ints, sep: str) -> list[str]:
-    """Turn ids that are paths (parent's id, separator, name) into bare names."""
-    bare = list(ids)
-    for below, above in zip(child.tolist(), parent.tolist(), strict=True):
-        prefix = ids[above] + sep
-        if ids[below].startswith(prefix):
-            bare[below] = ids[below][len(prefix) :]
-    return bare
 
 
 def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[str, Any, Any]]:
@@ -649,87 +700,6 @@ def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[s
     )
 
 
-# ----------------------------------------------------------------------
-# The JSON form of a hierarchy, as ``to_json`` writes it and ``from_json`` reads it.
-
-
-class JsonForm(NamedTuple):
-    """The content of the JSON, checked."""
-
-    names: list[str]  # bare
-    parents: list[list[int]]  # the numbers of each class's parents
-    sep: str
-    root: str
-    named_by: NamedBy
-    titles: list[str | None] | None = None  # of each class, where any has one
-    beside: dict[str, Any] = {}  # noqa: RUF012  what ``with_aliases`` takes
-
-
-def parse_json(text: str) -> JsonForm:
-    """Return the content of ``to_json``'s text; raise if it is damaged."""
-    form = read_value(text, kind=HierarchyError)
-    if not isinstance(form, dict) or form.get("format") != FORMAT:
-        raise HierarchyError(f"not a hierarchy: the JSON has no 'format': {FORMAT!r}")
-    if form.get("version") != VERSION:
-        raise HierarchyError(
-            f"hierarchy version {form.get('version')!r} is not {VERSION}; "
-            f"it was written by another version of hierlearn"
-        )
-    try:
-        return checked_form(form)
-    except HierarchyError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise HierarchyError(f"the JSON of a hierarchy is damaged: {error}") from None
-
-
-def checked_form(form: dict[str, Any]) -> JsonForm:
-    """Check names, parents and their numbers."""
-    names, lists = form["names"], form["parents"]
-    if not isinstance(names, list) or not isinstance(lists, list):
-        raise TypeError("names and parents must be lists")
-    if form["named_by"] not in NAMINGS or len(lists) != len(names):
-        raise ValueError("names, parents and named_by do not fit")
-    names = [checked(name, checked_sep(form["sep"])) for name in names]
-    parents = [[parent_number(one, len(names)) for one in above] for above in lists]
-    if any(len(set(above)) < len(above) for above in parents):
-        raise ValueError("a class has the same parent twice")
-    titles = form.get("titles")
-    if titles is not None:
-        if not isinstance(titles, list) or len(titles) != len(names):
-            raise ValueError("names and titles do not fit")
-        titles = [checked_title(one, name) for one, name in zip(titles, names, strict=True)]
-    root = str(form.get("root", "root"))
-    beside = checked_beside(form, names)
-    return JsonForm(names, parents, form["sep"], root, form["named_by"], titles, beside)
-
-
-def checked_beside(form: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return namespaces and aliases, where there are any."""
-    found: dict[str, Any] = {}
-    for key in BESIDE:
-        mapping = form.get(key, {})
-        if not isinstance(mapping, dict) or not all(map(is_texts, mapping.values())):
-            raise TypeError(f"{key} must be an object of lists of names")
-        if mapping:
-            found[key] = mapping
-    spaces = form.get("namespaces")
-    if spaces is not None:
-        if form["named_by"] != "id" or not isinstance(spaces, list) or len(spaces) != len(names):
-            raise ValueError("names and namespaces do not fit")
-        if not all(one is None or isinstance(one, str) for one in spaces):
-            raise TypeError("a namespace is text")
-        found["namespaces"] = dict(zip(names, spaces, strict=True))
-    return found
-
-
-def is_texts(value: object) -> bool:
-    """Whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def parent_number(value: object, count: int) -> int:
-    """Return a parent's number; raise if there is no such class."""
-    if type(value) is not int or not 0 <= value < count:
-        raise ValueError(f"{value!r} is not a class number in 0..{count - 1}")
-    return value
+def all_text(values: Iterable[object]) -> bool:
+    """Whether all values are text."""
+    return all(isinstance(one, str) for one in values)

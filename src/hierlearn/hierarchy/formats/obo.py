@@ -51,16 +51,14 @@ class Term:
 
 def read_obo(
     path: Path,
-    form: str | None,  # noqa: ARG001
     sep: str,
-    root: str | None,
+    root: str | None = None,
     relationships: Sequence[str] | None = None,
 ) -> Hierarchy:
     """Read the terms of an OBO file.
 
     Args:
         path: the file, which may be compressed by gzip.
-        form: there is only one.
         sep: the separator of the hierarchy.
         root: a term that stands for the implicit root.
         relationships: what leads to a parent; by default is_a and part_of.

@@ -63,16 +63,14 @@ class Content(NamedTuple):
 
 def read_rdf(
     path: Path,
-    form: str | None,  # noqa: ARG001
     sep: str,
-    root: str | None,
+    root: str | None = None,
     language: str | None = None,
 ) -> Hierarchy:
     """Read the concepts, or the classes, of an RDF file.
 
     Args:
         path: the file.
-        form: there is only one.
         sep: the separator of the hierarchy.
         root: a class that stands for the implicit root.
         language: of the titles, such as "de"; by default English, or what there is.

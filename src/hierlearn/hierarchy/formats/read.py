@@ -16,34 +16,37 @@ and from the labels of RDF.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hierlearn.errors import DataError, HierarchyError, arg, place, quoted, unknown_name
 from hierlearn.files import read_rows, read_text
 from hierlearn.files.reading import parse_json, plain_ending
-from hierlearn.hierarchy.formats.build import FORMAT, NODE_KEYS
+from hierlearn.hierarchy.formats.build import (
+    FORMAT,
+    NODE_KEYS,
+    Source,
+    nodes_from_edges,
+    nodes_from_levels,
+    nodes_from_paths,
+)
 from hierlearn.hierarchy.formats.obo import read_obo
 from hierlearn.hierarchy.formats.rdf import SYNTAX, read_rdf
 from hierlearn.hierarchy.hierarchy import Hierarchy
-from hierlearn.hierarchy.names import (
-    checked_sep,
-    checked_title,
-    has_gap,
-    level_path,
-    set_title,
-    split_path,
-    warn_of_gaps,
-)
+from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
-
-FORMS = ("nested", "parents", "edges", "paths", "levels")
+TABLE_FORMS = ("edges", "parents", "paths", "levels")
+JSON_FORMS = ("nested", "parents", "edges", "paths")
+FORMS = dict.fromkeys((*JSON_FORMS, *TABLE_FORMS))
 ONLY = {  # what an option is for, where a file does not take it
+    "root": f"{arg('root=')} names a node of edges, parent maps, OBO and RDF files",
     "title_column": f"{arg('title_column')} names a column of a CSV or TSV file",
     "relationships": f"{arg('relationships')} names lines of an OBO file",
     "language": "language is that of the titles in an RDF file",
@@ -57,15 +60,18 @@ NUMERIC = ("numeric", "real", "integer")
 DAG_ROOT = "root"
 
 
+class Reader(NamedTuple):
+    """How a format is read, the forms it may hold, and the other options it takes."""
+
+    read: Callable[..., Hierarchy]
+    forms: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
 def read_hierarchy(
-    path: Path | str,
-    *,
-    form: str | None = None,
-    sep: str = "/",
-    root: str | None = None,
-    **more: Any,
+    path: Path | str, *, form: str | None = None, sep: str = "/", **options: Any
 ) -> Hierarchy:
-    """Read the hierarchy in ``path``; see ``Hierarchy.read``, ``more`` are its other options."""
+    """Read the hierarchy in ``path``; see ``Hierarchy.read``."""
     path = Path(path)
     checked_sep(sep)
     if form is not None and form not in FORMS:
@@ -80,16 +86,13 @@ def read_hierarchy(
     if form is not None and form not in reader.forms:
         known = f"use {', '.join(reader.forms)}" if reader.forms else "it has one form only"
         raise HierarchyError(f"{path}: a {ending} file cannot have the form {form!r}; {known}")
-    if root is not None and not reader.takes_root:
-        raise HierarchyError(
-            f"{path}: {arg('root=')} names a node of edges, parent maps, OBO and RDF files; "
-            f"a {ending} file has none"
-        )
-    for name in more:
-        if name not in reader.takes:
+    for name in options:
+        if name not in reader.options:
             raise HierarchyError(f"{path}: {ONLY[name]}; a {ending} file has none")
+    if form is not None:
+        options["form"] = form
     try:
-        return reader.read(path, form, sep, root, **more)
+        return reader.read(path, sep, **options)
     except HierarchyError as error:
         message = str(error)
         raise HierarchyError(
@@ -97,7 +100,7 @@ def read_hierarchy(
         ) from None
 
 
-def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:
+def read_json(path: Path, sep: str, form: str | None = None, root: str | None = None) -> Hierarchy:
     """Read any of the JSON forms."""
     text = read_text(path)
     value = parse_json(text, path, HierarchyError, object_pairs_hook=_no_repeats)
@@ -109,23 +112,21 @@ def read_json(path: Path, form: str | None, sep: str, root: str | None) -> Hiera
     check_root(form, root)
     if form == "nested":
         return Hierarchy.from_nested(value, sep=sep)
-    if form == "paths" and isinstance(value, list):
-        paths = [one["path"] if is_titled_path(one) else one for one in value]
-        titles = {one["path"]: one.get("title") for one in value if is_titled_path(one)}
-        return Hierarchy.from_paths(paths, sep=sep).with_titles(titles)
     if form == "parents" and isinstance(value, dict):
         return Hierarchy.from_parents(value, sep=sep, root=root)
-    if form == "edges" and isinstance(value, list):
-        pairs = [
-            (one.get("parent"), one.get("child")) if isinstance(one, dict) else one for one in value
-        ]
-        titles = {}
-        for one in value:
-            child = one.get("child") if isinstance(one, dict) else None
-            if isinstance(child, (str, int)) and one.get("title") is not None:
-                set_title(titles, child, one["title"], child)
-        return Hierarchy.from_edges(pairs, sep=sep, root=root, titles=titles)
-    raise HierarchyError(f"the JSON is a {type(value).__name__}, which is not of the form {form!r}")
+    if form == "parents" or not isinstance(value, list):
+        kind = type(value).__name__
+        raise HierarchyError(f"the JSON is a {kind}, which is not of the form {form!r}")
+    titles = [one.get("title") if isinstance(one, dict) else None for one in value]
+    if form == "paths":
+        paths = [one["path"] if is_titled_path(one) else one for one in value]
+        nodes = nodes_from_paths(zip(itertools.count(), paths, titles, strict=False), sep)
+        return Hierarchy.from_nodes(nodes, sep, named_by="path")
+    edges = [
+        (one.get("parent"), one.get("child")) if isinstance(one, dict) else one for one in value
+    ]
+    nodes = nodes_from_edges(zip(itertools.count(), edges, titles, strict=False), root)
+    return Hierarchy.from_nodes(nodes, sep, root=root, ids=True)
 
 
 def check_root(form: str, root: str | None) -> None:
@@ -139,8 +140,8 @@ def check_root(form: str, root: str | None) -> None:
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        keys = Counter(key for key, _ in pairs)
+        repeated = keys.most_common(1)[0][0]
         raise HierarchyError(f"duplicate path: the key {repeated!r} occurs twice in one object")
     return found
 
@@ -148,38 +149,15 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def json_form(value: Any) -> str:
     """Return the form of a JSON value; raise where it could have two."""
     if isinstance(value, list):
-        return list_form(value)
-    if isinstance(value, dict):
-        return object_form(value)
-    raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
-
-
-def list_form(entries: list[Any]) -> str:
-    """Return the form of a JSON list."""
-    if all(isinstance(one, str) or is_titled_path(one) for one in entries):
-        return "paths"
-    if all(isinstance(one, list) and len(one) == 2 for one in entries):
-        return "edges"
-    if all(isinstance(one, dict) and {"parent", "child"} <= set(one) for one in entries):
-        return "edges"
-    return "nested"
-
-
-def is_titled_path(entry: Any) -> bool:
-    """Whether an entry of a JSON list is a path with its title."""
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("path"), str)
-        and {
-            "path",
-            "title",
-        }
-        >= set(entry)
-    )
-
-
-def object_form(value: dict[str, Any]) -> str:
-    """Return the form of a JSON object."""
+        if all(isinstance(one, str) or is_titled_path(one) for one in value):
+            return "paths"
+        if all(isinstance(one, list) and len(one) == 2 for one in value):
+            return "edges"
+        if all(isinstance(one, dict) and {"parent", "child"} <= set(one) for one in value):
+            return "edges"
+        return "nested"
+    if not isinstance(value, dict):
+        raise HierarchyError(f"the JSON is {value!r}, not an object or a list")
     if isinstance(value.get("name"), str) and set(value) <= set(NODE_KEYS):
         return "nested"
     kinds = {type(one) for one in value.values()}
@@ -193,11 +171,18 @@ def object_form(value: dict[str, Any]) -> str:
     return "nested"
 
 
+def is_titled_path(entry: Any) -> bool:
+    """Whether an entry of a JSON list is a path with its title."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    return set(entry) <= {"path", "title"}
+
+
 def read_table(
     path: Path,
-    form: str | None,
     sep: str,
-    root: str | None,
+    form: str | None = None,
+    root: str | None = None,
     title_column: str | None = None,
 ) -> Hierarchy:
     """Read a CSV or TSV file of edges, paths or level columns, and titles."""
@@ -206,30 +191,30 @@ def read_table(
         number = header.index("") + 1
         raise HierarchyError(f"{place(path, 1)}: column {number} has no name; name it or drop it")
     at = title_place(header, title_column)
-    titles = {} if at is None else {line: row.pop(at) for line, row in table}
+    titles = itertools.repeat(None) if at is None else [row.pop(at) for _, row in table]
     lower = [name.lower() for place, name in enumerate(header) if place != at]
-    if len({"parent", "child"} & set(lower)) == 1:
+    ends = {"parent", "child"} & set(lower)
+    if len(ends) == 1:
         raise HierarchyError(
             f"edges need both columns, 'parent' and 'child'; found {', '.join(header)}"
         )
-    if form is None:
-        is_edges = {"parent", "child"} <= set(lower)
-        form = "edges" if is_edges else "paths" if lower == ["path"] else "levels"
+    form = form or ("edges" if ends else "paths" if lower == ["path"] else "levels")
     check_root(form, root)
+    lines, source = (line for line, _ in table), Source(path, "lines")
     if form == "levels":
-        entries = list(level_paths(path, table, sep))
-        hierarchy = Hierarchy.from_paths(list(dict.fromkeys(p for _, p in entries if p)), sep=sep)
-        return hierarchy.with_titles(titles_by_name(path, entries, titles))
+        cells = (row for _, row in table)
+        nodes = nodes_from_levels(zip(lines, cells, titles, strict=False), sep, source)
+        return Hierarchy.from_nodes(nodes, sep, named_by="path")
     if form == "paths":
-        entries = [(line, row[0]) for line, row in table]
-        hierarchy = Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
-        return hierarchy.with_titles(titles_by_name(path, entries, titles))
-    if not {"parent", "child"} <= set(lower):
+        paths = (row[0] for _, row in table)
+        nodes = nodes_from_paths(zip(lines, paths, titles, strict=False), sep, source)
+        return Hierarchy.from_nodes(nodes, sep, named_by="path")
+    if not ends:
         raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
     above, below = lower.index("parent"), lower.index("child")
-    edges = distinct_edges(path, ((line, row[above], row[below]) for line, row in table))
-    named = titles_by_name(path, ((line, row[below]) for line, row in table), titles)
-    return Hierarchy.from_edges(edges, sep=sep, root=root, titles=named)
+    edges = ((row[above], row[below]) for _, row in table)
+    nodes = nodes_from_edges(zip(lines, edges, titles, strict=False), root, source)
+    return Hierarchy.from_nodes(nodes, sep, root=root, ids=True)
 
 
 def title_place(header: list[str], title_column: str | None) -> int | None:
@@ -249,118 +234,29 @@ def title_place(header: list[str], title_column: str | None) -> int | None:
     return header.index(title_column)
 
 
-def titles_by_name(
-    path: Path, entries: Iterable[tuple[int, str]], titles: dict[int, str]
-) -> dict[str, str | None]:
-    """Return the titles of classes.
-
-    Args:
-        path: the file, for errors.
-        entries: lines, each with the class that it names.
-        titles: the title in each line; an empty one says nothing.
-    """
-    found: dict[str, str | None] = {}
-    for line, name in entries:
-        title = checked_title(titles.get(line), name)
-        if title is None:
-            continue
-        if not name:
-            raise HierarchyError(f"{place(path, line)}: the title {title!r} has no class")
-        try:
-            set_title(found, name, title, name)
-        except HierarchyError as error:
-            raise HierarchyError(f"{place(path, line)}: {error.message}") from None
-    return found
-
-
-def level_paths(
-    path: Path, table: list[tuple[int, list[str]]], sep: str
-) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table with one column per level, each with its path."""
-    gaps: list[tuple[int, str]] = []
-    for line, row in table:
-        try:
-            found = sep.join(level_path(row, sep))
-        except HierarchyError as error:
-            raise HierarchyError(f"{place(path, line)}: {error.message}") from None
-        if has_gap(row):
-            gaps.append((line, found))
-        yield line, found
-    if gaps:
-        warn_of_gaps(path, len(gaps), f"line {gaps[0][0]}", gaps[0][1])
-
-
-def read_paths(path: Path, form: str | None, sep: str, root: str | None) -> Hierarchy:  # noqa: ARG001
+def read_paths(path: Path, sep: str) -> Hierarchy:
     """Read a text file with one path per line."""
     lines = enumerate((line.strip() for line in read_text(path).split("\n")), start=1)
-    entries = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    return Hierarchy.from_paths(distinct_paths(path, entries, sep), sep=sep)
+    entries = ((number, line, None) for number, line in lines if line and line[0] != "#")
+    nodes = nodes_from_paths(entries, sep, Source(path, "lines"))
+    return Hierarchy.from_nodes(nodes, sep, named_by="path")
 
 
-def distinct_paths(path: Path, entries: Iterable[tuple[int, str]], sep: str) -> list[str]:
-    """Return the paths of numbered lines; raise on duplicates and empty parts."""
-    seen: dict[str, int] = {}
-    for number, entry in entries:
-        if entry in seen:
-            raise HierarchyError(
-                f"{place(path, number)}: duplicate path {entry!r}, first on line {seen[entry]}"
-            )
-        try:
-            split_path(entry, sep)
-        except HierarchyError as error:
-            raise HierarchyError(f"{place(path, number)}: {error.message}") from None
-        seen[entry] = number
-    return list(seen)
-
-
-def distinct_edges(
-    path: Path, entries: Iterable[tuple[int, str, str]]
-) -> list[tuple[str | None, str]]:
-    """Return the edges of numbered lines; raise on duplicates and missing children."""
-    seen: dict[tuple[str | None, str], int] = {}
-    for number, above, below in entries:
-        edge = (above or None, below)
-        if not below:
-            raise HierarchyError(f"{place(path, number)}: edge {edge!r}: its child is empty")
-        if edge in seen:
-            raise HierarchyError(
-                f"{place(path, number)}: duplicate edge {above!r} -> {below!r}, "
-                f"first on line {seen[edge]}"
-            )
-        seen[edge] = number
-    return list(seen)
-
-
-def read_arff_header(
-    path: Path,
-    form: str | None,  # noqa: ARG001
-    sep: str,
-    root: str | None,  # noqa: ARG001
-) -> Hierarchy:
+def read_arff_header(path: Path, sep: str) -> Hierarchy:
     """Read the hierarchical attribute of a Clus ARFF file."""
     header = read_header(path, read_text(path).split("\n"))
     return hierarchy_of(header.attributes[header.class_position(path)], path, sep=sep)
 
 
-@dataclass(frozen=True)
-class Reader:
-    """How a format is read, and the forms it may hold."""
-
-    read: Callable[..., Hierarchy]
-    forms: tuple[str, ...]
-    takes_root: bool = True
-    takes: tuple[str, ...] = ()  # further options
-
-
 READERS: dict[str, Reader] = {
-    ".json": Reader(read_json, ("nested", "parents", "edges", "paths")),
-    ".csv": Reader(read_table, ("edges", "parents", "paths", "levels"), takes=("title_column",)),
-    ".tsv": Reader(read_table, ("edges", "parents", "paths", "levels"), takes=("title_column",)),
-    ".txt": Reader(read_paths, ("paths",), takes_root=False),
-    ".paths": Reader(read_paths, ("paths",), takes_root=False),
-    ".arff": Reader(read_arff_header, (), takes_root=False),
-    ".obo": Reader(read_obo, (), takes=("relationships",)),
-    **{ending: Reader(read_rdf, (), takes=("language",)) for ending in SYNTAX},
+    ".json": Reader(read_json, JSON_FORMS, ("root",)),
+    ".csv": Reader(read_table, TABLE_FORMS, ("root", "title_column")),
+    ".tsv": Reader(read_table, TABLE_FORMS, ("root", "title_column")),
+    ".txt": Reader(read_paths, ("paths",)),
+    ".paths": Reader(read_paths, ("paths",)),
+    ".arff": Reader(read_arff_header),
+    ".obo": Reader(read_obo, (), ("root", "relationships")),
+    **dict.fromkeys(SYNTAX, Reader(read_rdf, (), ("root", "language"))),
 }
 
 
