@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all install lint types oldest docs tests bench fuzz faults clean
+.PHONY: demo test test-all install lint types oldest docs tests bench fuzz mutants faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hierlearn demo --out demo
@@ -46,6 +46,10 @@ fuzz: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_hierarchy.py
+
+# Breaks the core on purpose, in thirty ways; both rings of tests must notice every one.
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutants/run.py
 
 faults: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/fault_matrix.py
