@@ -18,7 +18,6 @@ import pytest
 from pyarrow import feather
 
 from hierlearn.datasets import open_table, read_table
-from hierlearn.datasets.tables.readers import PartFile, parts_of
 from hierlearn.errors import DataError, DataWarning
 from hierlearn.files import reading
 
@@ -95,8 +94,8 @@ def test_what_cannot_be_cut_is_one_part(tmp_path, ending):
     else:
         WAYS[ending](path)
     file = open_table(path)
-    (part,) = parts_of(file, 5)
-    chunks = list(PartFile(file, part).chunks(["n"], 5))
+    (part,) = file.parts(5)
+    chunks = list(file.part(part).chunks(["n"], 5))
     assert [len(one) for one in chunks] == [5, 5, 2]
 
 

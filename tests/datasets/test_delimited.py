@@ -56,10 +56,10 @@ def check_equal(path, text, sizes=(None, 1, 3)):
         return None
     expected = rows_of(file.parsed_chunks(file.columns), file.columns)
     for size in sizes:
-        assert rows_of(delimited.arrow_chunks(file, file.columns, size), file.columns) == expected
+        assert rows_of(file.chunks(file.columns, size), file.columns) == expected
     some = file.columns[::2]
     if not isinstance(expected, str):
-        cells, lines = rows_of(delimited.arrow_chunks(file, some, None), some)
+        cells, lines = rows_of(file.chunks(some), some)
         assert cells == {name: expected[0][name] for name in some}
         assert lines == expected[1]
     return expected

@@ -216,7 +216,7 @@ def test_numbers_beyond_memory_are_refused_by_the_footer_alone(tmp_path, monkeyp
         for _ in range(30):
             writer.write_table(part)
     assert path.stat().st_size < 1 << 19
-    monkeypatch.setattr("hierlearn.datasets.tables.arrow.ParquetFile._read_file", None)
+    monkeypatch.setattr(pq.ParquetFile, "read", None)
     with pytest.raises(DataError, match=r"column 'a' takes 0\.2 GB in memory, and all 0\.6 GB"):
         read_table(path, label="y")
     monkeypatch.undo()
@@ -231,7 +231,7 @@ def test_texts_that_repeat_are_counted_before_they_are_made(tmp_path, monkeypatc
     columns = {"t": text, "y": classes} if role == "inputs" else {"t": classes, "y": text}
     path = packed(tmp_path / "x.parquet", **columns)
     assert path.stat().st_size < 1 << 19
-    monkeypatch.setattr("hierlearn.datasets.tables.arrow.ParquetFile._read_file", None)
+    monkeypatch.setattr(pq.ParquetFile, "read", None)
     with pytest.raises(DataError, match=r"takes 6\.0 GB in memory"):
         read_table(path, label="y")
 

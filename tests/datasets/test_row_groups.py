@@ -7,7 +7,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.datasets import open_table, read_table, stream_table
-from hierlearn.datasets.tables.stream import RowGroups, Source
+from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.errors import DataError, HierlearnError
 
 
@@ -51,8 +51,8 @@ def test_every_other_column_is_a_feature(tmp_path):
 
 @pytest.mark.parametrize("picked", [[3], [0, 6, 16], [16, 2, 2, 9], [], slice(4, 11), slice(None)])
 def test_views_read_the_rows_they_name_in_their_order(path, picked):
-    numbers = RowGroups(Source(open_table(path), ["x", "z"], "numbers"))
-    texts = RowGroups(Source(open_table(path), ["t"], "texts"))
+    numbers = RowGroups(open_table(path), ["x", "z"], "numbers")
+    texts = RowGroups(open_table(path), ["t"], "texts")
     wanted = np.stack([np.arange(17), np.arange(17) / 7], axis=1).astype(np.float32)
     wanted[4, 1] = np.nan
     np.testing.assert_array_equal(np.asarray(numbers[picked]), wanted[picked])
@@ -65,7 +65,7 @@ def test_views_read_the_rows_they_name_in_their_order(path, picked):
 
 
 def test_parts_are_row_groups_and_the_last_is_remembered(path, monkeypatch):
-    inputs = RowGroups(Source(open_table(path), ["x"], "numbers"))
+    inputs = RowGroups(open_table(path), ["x"], "numbers")
     parts = [part[:, 0].tolist() for part in inputs[[0, 3, 4, 11, 12, 16]].parts()]
     assert parts == [[0, 3, 4], [11, 12], [16]]
     reads = []

@@ -17,7 +17,6 @@ from pyarrow import feather
 
 from hierlearn.datasets import READERS, open_table, read_table, stream_table
 from hierlearn.datasets.tables.read import Columns
-from hierlearn.datasets.tables.readers import open_partitioned
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError
@@ -132,7 +131,7 @@ def test_a_format_streams_into_training_if_its_groups_can_be_read_alone(tmp_path
         with pytest.raises(DataError, match="only Parquet files can be streamed into training; c"):
             stream_table(path, label="y", features=["x"])
         return
-    file = open_partitioned(path)
+    file = open_table(path)
     assert file.group_offsets.tolist() == [0, 2, 4, 5]
     assert len(file.group_bytes) == 3
     assert file.read_group(1, ["x"]).numbers(["x"]).tolist() == [[-3], [4]]

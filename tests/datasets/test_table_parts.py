@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import open_table
-from hierlearn.datasets.tables import readers
-from hierlearn.datasets.tables.readers import PartFile, TablePart, parts_of
+from hierlearn.datasets.tables import delimited
 from hierlearn.datasets.tables.stream import EVEN, TableStream, even_size
+from hierlearn.datasets.tables.table import TablePart
 from hierlearn.errors import DataError
 
 PLAIN = "id,x,words\n" + "".join(f"{n},{n / 7:.4f},word {n}\n" for n in range(50))
@@ -42,15 +42,15 @@ def cells(file, size):
 @pytest.mark.parametrize("rows", [1, 7, 50, 1000])
 @pytest.mark.parametrize("name", FILES)
 def test_parts_of_csv_are_the_file(name, rows, block, tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "PART_BLOCK", block)
+    monkeypatch.setattr(delimited, "PART_BLOCK", block)
     path = tmp_path / "rows.csv"
     path.write_bytes(FILES[name].encode())
     file = open_table(path)
     whole, _ = cells(file, None)
-    parts = parts_of(file, rows)
+    parts = file.parts(rows)
     found = []
     for part in parts:
-        own, sizes = cells(PartFile(file, part), 3)
+        own, sizes = cells(file.part(part), 3)
         assert part.before == len(found)
         assert part.rows in (None, len(own))
         assert all(size == 3 for size in sizes[:-1])
@@ -68,8 +68,8 @@ def test_parts_of_parquet_are_the_file(rows, group, tmp_path):
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=group)
     file = open_table(tmp_path / "rows.parquet")
     found = []
-    for part in parts_of(file, rows):
-        own, sizes = cells(PartFile(file, part), 3)
+    for part in file.parts(rows):
+        own, sizes = cells(file.part(part), 3)
         assert part.rows == len(own)
         assert all(size == 3 for size in sizes[:-1])
         found += own
@@ -78,9 +78,9 @@ def test_parts_of_parquet_are_the_file(rows, group, tmp_path):
 
 def test_a_table_without_rows_has_no_parts(tmp_path):
     (tmp_path / "rows.csv").write_text("id,x\n")
-    assert parts_of(open_table(tmp_path / "rows.csv"), 10) == []
+    assert open_table(tmp_path / "rows.csv").parts(10) == []
     pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
-    assert parts_of(open_table(tmp_path / "rows.parquet"), 10) == []
+    assert open_table(tmp_path / "rows.parquet").parts(10) == []
 
 
 def test_the_parts_of_a_stream_have_its_chunks_in_another_process(tmp_path):
@@ -110,7 +110,7 @@ def test_a_wrong_cell_has_the_line_that_it_has_in_the_file(tmp_path):
     stream = TableStream(tmp_path / "rows.csv", features=["x"])
     with pytest.raises(DataError) as whole:
         list(stream)
-    broken = stream.part(TablePart(30, 10, parts_of(stream.file, 10)[3].span))
+    broken = stream.part(TablePart(30, 10, stream.file.parts(10)[3].span))
     with pytest.raises(DataError) as part:
         list(broken)
     assert str(part.value) == str(whole.value)

@@ -314,7 +314,7 @@ def read_ids(path: Path, column: str | None) -> list[str]:
     """Return the ids in a text file or a table; of a table with one column, that one."""
     from hierlearn.datasets import open_table
     from hierlearn.datasets.labels import row_ids
-    from hierlearn.datasets.tables.readers import table_ending
+    from hierlearn.datasets.tables import table_ending
     from hierlearn.files import read_text
 
     if path.suffix.lower() == ".txt" or table_ending(path) is None:

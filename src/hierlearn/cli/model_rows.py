@@ -41,7 +41,7 @@ def load_model(folder: Path, options: Mapping[str, Any]) -> Pipeline:
 def is_table(source: str) -> bool:
     """Whether a source is a table in files, rather than a dataset's name, images or ARFF."""
     from hierlearn.datasets import DATASETS
-    from hierlearn.datasets.tables.readers import table_ending
+    from hierlearn.datasets.tables import table_ending
 
     return source not in DATASETS and table_ending(source) is not None
 
@@ -405,7 +405,7 @@ def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) 
     from hierlearn.cli.sources import check_not_given
     from hierlearn.datasets.images.read import is_images, read_unlabeled_images, table_images
     from hierlearn.datasets.labels import row_ids
-    from hierlearn.datasets.tables.readers import open_table
+    from hierlearn.datasets.tables import open_table
 
     wrong = ("dataset_option", "rows", "data_dir", "keep")
     check_not_given(source, "a source of images", options, *wrong)

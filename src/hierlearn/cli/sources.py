@@ -148,7 +148,7 @@ def open_dataset(
         stream_table,
     )
     from hierlearn.datasets.images.read import is_images
-    from hierlearn.datasets.tables.readers import known_endings, table_ending
+    from hierlearn.datasets.tables import known_endings, table_ending
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
     words = options.get("dataset_option") or ()

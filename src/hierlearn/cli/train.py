@@ -338,7 +338,7 @@ def rows_and_classes(dataset: Dataset) -> str:
     inputs: Any = dataset.inputs
     if not hasattr(inputs, "window"):
         return line
-    largest = int(max(b - a for a, b in pairwise(inputs.source.offsets)))
+    largest = int(max(b - a for a, b in pairwise(inputs.file.group_offsets)))
     return (
         f"{line}; streamed by row groups of up to {plural(largest, 'row')}, "
         f"shuffled in windows of {max(inputs.window, largest):,}"

@@ -6,9 +6,9 @@ from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
 from hierlearn.datasets.images.images import Images
 from hierlearn.datasets.images.read import read_image_table, read_images
 from hierlearn.datasets.registry import DATASETS, load_dataset
+from hierlearn.datasets.tables import READERS, open_table
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.datasets.tables.read import read_table, stream_table
-from hierlearn.datasets.tables.readers import READERS, open_table
 from hierlearn.datasets.tables.table import Table
 
 __all__ = [

@@ -39,8 +39,8 @@ from hierlearn.pipeline.inference import tile_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hierlearn.datasets.tables.readers import TablePart
     from hierlearn.datasets.tables.stream import TableStream
+    from hierlearn.datasets.tables.table import TablePart
     from hierlearn.files.locations import Location
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predict import Predictor

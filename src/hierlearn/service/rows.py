@@ -14,12 +14,10 @@ import numpy as np
 from hierlearn.datasets.images.images import Images
 from hierlearn.datasets.tables.dates import ISO, split_form
 from hierlearn.datasets.tables.kinds import (
-    LARGEST,
     as_string,
     base_kind,
     date_format,
-    is_mark,
-    parse_any,
+    parse_numbers,
     parse_values,
 )
 from hierlearn.datasets.tables.stream import Chunk
@@ -67,26 +65,6 @@ class GivenRows(TableChunk):
         """Word the place of a cell."""
         return row_place(self.lines[row], name)
 
-    def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32, NaN where a value is missing."""
-        cells = self.cells(name)
-        values = as_floats(cells)
-        with np.errstate(over="ignore"):  # values beyond float32 are refused below
-            narrow = values.astype(np.float32)
-        for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
-            cell = cells[row]
-            if is_mark(cell):
-                continue
-            if np.isfinite(values[row]):
-                raise DataError(
-                    f"{self.where(row, name)}: {shown(cell)} does not fit into float32, whose "
-                    f"largest value is {LARGEST:.1e}; scale the column"
-                )
-            raise DataError(
-                f"{self.where(row, name)}: {shown(cell)} is not a finite number; {self.remedy}"
-            )
-        return narrow
-
     def column(self, name: str, kind: str) -> NDArray[Any]:
         """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
         if kind == "number":
@@ -113,17 +91,6 @@ class GivenRows(TableChunk):
             if cell is not None and not isinstance(cell, str):
                 raise DataError(f"{self.where(row, name)}: {shown(cell)} is not text")
         return [cell or "" for cell in self.cells(name)]
-
-
-def as_floats(cells: Sequence[Any]) -> NDArray[np.float64]:
-    """Return numbers, or texts of numbers, as float64; NaN where a cell is neither."""
-    if {*map(type, cells)} <= NUMBERS:
-        try:
-            return np.array(cells, dtype=np.float64)  # None becomes NaN
-        except OverflowError:  # an integer beyond float64
-            pass
-    plain = [None if isinstance(cell, (bool, list, dict)) else cell for cell in cells]
-    return parse_any(plain, "")
 
 
 @dataclass(frozen=True)
@@ -295,7 +262,7 @@ class Inputs:
             if not isinstance(cell, (list, tuple, np.ndarray)) or len(cell) != width:
                 raise DataError(f"{place(row)}: {shown(cell)} is no list of {width:,} numbers")
         with np.errstate(over="ignore"):  # values beyond float32 are refused below
-            values = np.stack([as_floats(list(cell)) for cell in cells]).astype(np.float32)
+            values = np.stack([parse_numbers(list(cell))[0] for cell in cells]).astype(np.float32)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             row, number = wrong[0].tolist()

@@ -373,7 +373,7 @@ class ParquetRows(Rows):
     def digest(self) -> str:
         """Return a checksum of the fitted preprocessing, the row numbers and the labels."""
         settings, arrays = self.preprocessor.state()
-        sums = hashlib.sha256(repr((settings, self.source.source.sizes)).encode())
+        sums = hashlib.sha256(repr((settings, self.source.file.group_bytes)).encode())
         for array in (*arrays.values(), self.source.rows, *self.labels.identity()):
             sums.update(np.ascontiguousarray(array).tobytes())
         return sums.hexdigest()

@@ -31,9 +31,9 @@ import numpy as np
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.images.images import ENDINGS, ImageFile, Images, TarMember, check_below
 from hierlearn.datasets.labels import ALIASES, Annotations, class_labels, unseen_rows
+from hierlearn.datasets.tables import holds_tables, open_table
 from hierlearn.datasets.tables.arrow import ParquetFile, opened_parquet
 from hierlearn.datasets.tables.read import Columns
-from hierlearn.datasets.tables.readers import holds_tables, open_table
 from hierlearn.errors import DataError, HierlearnError, place, plural, shown
 from hierlearn.files.locations import RemotePath
 from hierlearn.files.reading import DAMAGE, is_file, is_folder, open_regular, parse_json

@@ -11,12 +11,13 @@ of rows, and is looked at before any row is read.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.tables.kinds import name_labels, numeric_column
+from hierlearn.datasets.tables.kinds import name_labels
+from hierlearn.datasets.tables.table import TableChunk
 from hierlearn.errors import DataError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
 from hierlearn.files.reading import room_of
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 
 MISSING = "?"
+
+
+class ArffColumn(TableChunk):
+    """The cells of one numeric attribute."""
+
+    remedy: ClassVar[str] = "write ? if it is missing"
 
 
 def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
@@ -70,15 +77,8 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
     names: list[str] = []
     for attribute, cells in zip(header.attributes, columns, strict=True):
         if attribute.kind == "numeric":
-            column = numeric_column(
-                cells,
-                path=path,
-                lines=numbers,
-                column=attribute.name,
-                missing=MISSING,
-                remedy="write ? if it is missing",
-            )
-            inputs[:, len(names)] = column
+            chunk = ArffColumn(path, {attribute.name: cells}, numbers)
+            inputs[:, len(names)] = chunk.number_column(attribute.name)
             names.append(attribute.name)
         elif attribute.kind == "nominal":
             block = inputs[:, len(names) : len(names) + len(attribute.values)]

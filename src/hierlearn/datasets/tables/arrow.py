@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
-from hierlearn.datasets.tables.table import PartitionedTableFile, TableChunk, TableFile
+from hierlearn.datasets.tables.table import TableChunk, TableFile, TablePart
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
     from hierlearn.files.locations import Location
 
@@ -37,6 +38,11 @@ WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE
 
 class ArrowChunk(TableChunk):
     """Rows whose columns are Arrow arrays; numbers need no detour over Python objects."""
+
+    @classmethod
+    def of(cls, path: Location, table: Any, lines: Sequence[int]) -> Self:
+        """Return the rows of an Arrow table or record batch."""
+        return cls(path, {name: table.column(name) for name in table.column_names}, lines)
 
     def cells(self, name: str) -> list[Any]:
         """Return the cells of a column as Python values, None where one is missing."""
@@ -82,14 +88,28 @@ class ArrowChunk(TableChunk):
 
         return "category" if types.is_dictionary(self.columns[name].type) else None
 
-    def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32 of one column, NaN where a value is missing."""
-        values = plain_numbers(self.columns[name])
-        # Texts, decimals, and values that must be refused with their line.
-        return super().number_column(name) if values is None else values
+    def floats(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return (n,) numbers of one column, and which are missing."""
+        from pyarrow import types
+
+        column = self.columns[name]
+        if not (types.is_floating(column.type) or types.is_integer(column.type)):
+            return super().floats(name)  # texts, decimals
+        values = np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+        if not column.null_count:
+            return values, np.zeros(len(values), dtype=bool)
+        return values, column.is_null().to_numpy(zero_copy_only=False)
+
+    def texts(self, name: str) -> list[str]:
+        """Return n texts, empty where one is missing; a column of anything else is refused."""
+        texts = self.cells(name)
+        for row, cell in enumerate(texts):
+            if cell is not None and not isinstance(cell, str):
+                raise self._no_text(row, name)
+        return [cell or "" for cell in texts]
 
 
-class ParquetFile(PartitionedTableFile):
+class ParquetFile(TableFile):
     """A table in one or many Parquet files; its groups are their row groups.
 
     Args:
@@ -98,6 +118,8 @@ class ParquetFile(PartitionedTableFile):
 
     Attributes:
         files: the files, in the order of their rows.
+        group_offsets: (G + 1,) the number of the first row of each group, and the number of rows.
+        group_bytes: the size of each group in the file, by which a file is told from another.
         file_offsets: (F + 1,) the number of the first row of each file, and the number of rows.
 
     Raises:
@@ -105,11 +127,17 @@ class ParquetFile(PartitionedTableFile):
     """
 
     format_name: ClassVar[str] = "Parquet"
+    num_rows: int
 
     def __init__(self, path: Location) -> None:
         self.path = path
         self.files = find_files(path, ENDING)
-        footers = list(read_ahead(read_footer, self.files, THREADS))
+
+        def footer(path: Location) -> tuple[Any, Any]:
+            with opened_parquet(path) as file:
+                return file.metadata, file.schema_arrow
+
+        footers = list(read_ahead(footer, self.files, THREADS))
         self._metadata = [metadata for metadata, _ in footers]
         check_schemas(self.files, [schema for _, schema in footers])
         self.columns = tuple(footers[0][1].names)
@@ -131,26 +159,48 @@ class ParquetFile(PartitionedTableFile):
         self, columns: Sequence[str], rows_per_chunk: int | None = None
     ) -> Iterator[TableChunk]:
         """Yield the rows in order."""
-        begin = 0
-        if rows_per_chunk is None:
-            self._check_size(columns)
-        for part in self._parts(list(columns), rows_per_chunk):
-            if part.num_rows:
-                yield self._chunk(part, columns, begin)
-                begin += part.num_rows
+        begin = self.within.before
+        for table in self._tables(list(columns), rows_per_chunk):
+            if table.num_rows:
+                yield self._chunk(table, begin)
+                begin += table.num_rows
 
-    def _parts(self, columns: list[str], rows_per_chunk: int | None) -> Iterator[Any]:
+    def parts(self, rows: int) -> list[TablePart]:
+        """Return the table as parts of so many rows each, but for the last one."""
+        if len(self.files) > 1:
+            return super().parts(rows)
+        count = self.num_rows
+        return [TablePart(begin, min(rows, count - begin)) for begin in range(0, count, rows)]
+
+    def _tables(self, columns: list[str], rows_per_chunk: int | None) -> Iterator[Any]:
         """Yield the rows as Arrow tables or batches."""
-        if rows_per_chunk is None:
+        if self.within.rows is not None:  # a part of one file, out of the row groups that hold it
+            begin, rows = self.within.before, self.within.rows
+            first = int(np.searchsorted(self.group_offsets, begin, side="right")) - 1
+            end = int(np.searchsorted(self.group_offsets, begin + rows, side="left"))
+            size = rows_per_chunk or rows
+            with opened_parquet(self.files[0], self._metadata[0]) as file:
+                batches = file.iter_batches(
+                    size, row_groups=range(first, end), columns=columns, use_threads=False
+                )
+                yield from resliced(batches, begin - int(self.group_offsets[first]), rows, size)
+        elif rows_per_chunk is None:
             from pyarrow import concat_tables
 
-            read = lambda file: self._read_file(file, columns)  # noqa: E731
+            self._check_size(columns)
+
+            def read(number: int) -> Any:
+                with opened_parquet(self.files[number], self._metadata[number]) as file:
+                    return file.read(columns=columns).select(columns)
+
             tables = read_ahead(read, range(len(self.files)), THREADS)
             yield concat_tables(tables, promote_options="default")
         elif any(isinstance(path, RemotePath) for path in self.files):
+            # As many row groups are read ahead as fit into memory, as columns go.
+            largest = max(self.group_bytes, default=0) * len(columns) // len(self.columns)
+            ahead = max(1, min(THREADS, AHEAD // max(1, largest)))
             groups = range(len(self._groups))
-            read = lambda group: self._read_group(group, columns)  # noqa: E731
-            for table in read_ahead(read, groups, self._count_ahead(columns)):
+            for table in read_ahead(lambda one: self._read_group(one, columns), groups, ahead):
                 for begin in range(0, table.num_rows, rows_per_chunk):
                     yield table.slice(begin, rows_per_chunk)
         else:
@@ -177,15 +227,9 @@ class ParquetFile(PartitionedTableFile):
                     f"fewer columns, or write fewer rows"
                 )
 
-    def _count_ahead(self, columns: list[str]) -> int:
-        """Return how many groups are read ahead: as many as fit into memory, as columns go."""
-        largest = max(self.group_bytes, default=0) * len(columns) // len(self.columns)
-        return max(1, min(THREADS, AHEAD // max(1, largest)))
-
     def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
         """Return the rows of a row group."""
-        part = self._read_group(group, list(columns))
-        return self._chunk(part, columns, int(self.group_offsets[group]))
+        return self._chunk(self._read_group(group, list(columns)), int(self.group_offsets[group]))
 
     def place_of(self, group: int) -> tuple[Location, int]:
         """Return the file of a group, and its number in that file."""
@@ -197,16 +241,12 @@ class ParquetFile(PartitionedTableFile):
         with opened_parquet(self.files[file], self._metadata[file]) as opened:
             return opened.read_row_group(number, columns=columns)
 
-    def _read_file(self, file: int, columns: list[str]) -> Any:
-        with opened_parquet(self.files[file], self._metadata[file]) as opened:
-            return opened.read(columns=columns).select(columns)
-
-    def _chunk(self, part: Any, columns: Sequence[str], begin: int) -> TableChunk:
-        numbers = range(begin + 1, begin + part.num_rows + 1)
+    def _chunk(self, table: Any, begin: int) -> TableChunk:
+        numbers = range(begin + 1, begin + table.num_rows + 1)
         lines: Sequence[int] = numbers
         if len(self.files) > 1:
             lines = FileLines(numbers, self.file_offsets, self._names)
-        return ArrowChunk(self.path, {name: part.column(name) for name in columns}, lines)
+        return ArrowChunk.of(self.path, table, lines)
 
 
 class ArrowFile(TableFile):
@@ -236,13 +276,12 @@ class ArrowFile(TableFile):
             names = list(columns)
             if rows_per_chunk is None:
                 whole = Table.from_batches(batches, schema).select(names)
-                parts = iter([whole] if whole.num_rows else [])
+                tables = iter([whole] if whole.num_rows else [])
             else:
-                parts = resliced((one.select(names) for one in batches), 0, None, rows_per_chunk)
-            for part in parts:
-                lines = range(begin, begin + part.num_rows)
-                yield ArrowChunk(self.path, {name: part.column(name) for name in names}, lines)
-                begin += part.num_rows
+                tables = resliced((one.select(names) for one in batches), 0, None, rows_per_chunk)
+            for table in tables:
+                yield ArrowChunk.of(self.path, table, range(begin, begin + table.num_rows))
+                begin += table.num_rows
 
 
 @dataclass
@@ -303,12 +342,6 @@ def texts_in_memory(path: Location, metadata: Any, columns: list[str]) -> dict[s
 def starts(counts: Sequence[int]) -> NDArray[np.int64]:
     """Return where each of some parts begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def read_footer(path: Location) -> tuple[Any, Any]:
-    """Return the metadata and the Arrow schema of a file."""
-    with opened_parquet(path) as file:
-        return file.metadata, file.schema_arrow
 
 
 def check_schemas(files: Sequence[Location], schemas: Sequence[Any]) -> None:
@@ -405,19 +438,6 @@ def checked_batches(path: Path, batches: Iterable[Any], limit: int) -> Iterator[
         if limit < 0:
             raise DataError(f"{path} has far more bytes once decompressed; is it the right file?")
         yield batch
-
-
-def plain_numbers(column: Any) -> NDArray[np.float32] | None:
-    """Return an Arrow column as float32, None where its values must be parsed one by one."""
-    from pyarrow import types
-
-    if not (types.is_floating(column.type) or types.is_integer(column.type)):
-        return None
-    values = column.to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # parsing one by one refuses values beyond float32
-        narrow = np.asarray(values, dtype=np.float64).astype(np.float32)
-    known = np.count_nonzero(np.isfinite(narrow))
-    return narrow if known == len(narrow) - column.null_count else None
 
 
 def resliced(batches: Iterable[Any], skip: int, rows: int | None, size: int) -> Iterator[Any]:

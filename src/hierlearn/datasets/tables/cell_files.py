@@ -18,8 +18,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-import numpy as np
-
 from hierlearn.datasets.tables.kinds import as_string
 from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError, DataWarning, HierlearnError, place, quoted, unknown_name
@@ -31,38 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
 
 EXCEL_ROWS = 1 << 20  # the most rows of a sheet
 AHEAD = 1000  # rows that are read at a time
 VIRTUAL = re.compile(r"\s*CREATE\s+VIRTUAL", re.IGNORECASE)
-
-
-class CellChunk(TableChunk):
-    """Rows whose cells are Python values; numbers are stored as such."""
-
-    def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32 of one column, NaN where a cell is empty."""
-        cells = self.columns[name]
-        if {type(cell) for cell in cells} <= {int, float, type(None)}:
-            nan = float("nan")
-            try:
-                values = np.array([nan if cell is None else cell for cell in cells], np.float64)
-            except OverflowError:  # an integer of many digits
-                return super().number_column(name)
-            with np.errstate(over="ignore"):  # parsing one by one refuses values beyond float32
-                narrow = values.astype(np.float32)
-            if np.count_nonzero(np.isfinite(narrow)) == len(cells) - cells.count(None):
-                return narrow
-        return super().number_column(name)
-
-    def texts(self, name: str) -> list[str]:
-        """Return n texts, empty where one is missing; numbers are written out."""
-        cells = self.columns[name]
-        if any(isinstance(cell, (list, dict, bytes, bool)) for cell in cells):
-            return super().texts(name)
-        return [cell if isinstance(cell, str) else as_string(cell) for cell in cells]
 
 
 class CellFile(TableFile):
@@ -87,7 +57,7 @@ class CellFile(TableFile):
         rows = self._limited(columns)
         while part := list(islice(rows, rows_per_chunk)):
             cells = {name: [row[at] for _, row in part] for at, name in enumerate(columns)}
-            yield CellChunk(self.path, cells, [line for line, _ in part])
+            yield TableChunk(self.path, cells, [line for line, _ in part])
 
     def _limited(self, columns: list[str]) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield rows until they have more cells than the file can mean."""

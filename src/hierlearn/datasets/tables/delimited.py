@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import sys
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hierlearn.datasets.tables.arrow import ArrowChunk, plain_numbers
-from hierlearn.datasets.tables.table import TableChunk, TableFile
+from hierlearn.datasets.tables.arrow import ArrowChunk
+from hierlearn.datasets.tables.kinds import parse_numbers
+from hierlearn.datasets.tables.table import TableChunk, TableFile, TablePart
 from hierlearn.errors import arg
 from hierlearn.files import Start, announced_delimiter, stream_rows
 from hierlearn.files.reading import is_compressed, open_content, skip
-from hierlearn.files.rows import check_delimiter
+from hierlearn.files.rows import START, check_delimiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.tables.readers import Span
-
 
 BLOCK = 1 << 28  # bytes that are read at a time
 SMALL_BLOCK = 1 << 20  # the same where memory must not grow with the file
+PART_BLOCK = 1 << 24  # the same where only the beginnings of rows are looked for
 COMPRESSED_BLOCK = 1 << 24  # the same of a compressed file, whose size is not known
 LONGEST = 1 << 28  # bytes of a row; longer ones are left to the csv module
 ARROW_BLOCK = 1 << 22  # bytes that a thread of pyarrow parses at a time
@@ -40,6 +40,20 @@ ROWS = 1 << 16  # rows of a chunk that the csv module parses
 QUOTE, LINE_FEED = ord('"'), ord("\n")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # what strip strips
+
+
+class Span(NamedTuple):
+    """Some bytes of a CSV file, from the beginning of a row to the end of another.
+
+    Attributes:
+        begin: the first byte.
+        end: the byte after the last one; None for the end of the file.
+        lines: how many lines come before.
+    """
+
+    begin: int = 0
+    end: int | None = None
+    lines: int = 0
 
 
 class DelimitedFile(TableFile):
@@ -69,16 +83,26 @@ class DelimitedFile(TableFile):
         self, columns: Sequence[str], rows_per_chunk: int | None = None
     ) -> Iterator[TableChunk]:
         """Yield the rows in order."""
-        if len(self.columns) > 1 and has_arrow():
-            yield from arrow_chunks(self, columns, rows_per_chunk)
-        else:
+        if len(self.columns) == 1 or not has_arrow():
             yield from self.parsed_chunks(columns, rows_per_chunk)
+            return
+        waiting: list[tuple[Any, Sequence[int]]] = []
+        count = 0
+        for part in self._tables(columns, BLOCK if rows_per_chunk is None else SMALL_BLOCK):
+            waiting.append(part)
+            count += len(part[1])
+            while rows_per_chunk is not None and count >= rows_per_chunk:
+                table, lines = joined(waiting)
+                yield TextChunk.of(
+                    self.path, table.slice(0, rows_per_chunk), lines[:rows_per_chunk]
+                )
+                waiting = [(table.slice(rows_per_chunk), lines[rows_per_chunk:])]
+                count -= rows_per_chunk
+        if count:
+            yield TextChunk.of(self.path, *joined(waiting))
 
     def parsed_chunks(
-        self,
-        columns: Sequence[str],
-        rows_per_chunk: int | None = None,
-        start: Start | None = None,
+        self, columns: Sequence[str], rows_per_chunk: int | None = None, start: Start = START
     ) -> Iterator[TableChunk]:
         """Yield the rows in order, parsed by Python.
 
@@ -87,15 +111,73 @@ class DelimitedFile(TableFile):
             rows_per_chunk: the most rows of a chunk; None for all rows in one.
             start: where to begin, if not at the first row.
         """
-        header, rows = stream_rows(self.path, self.delimiter, start or Start())
+        header, rows = stream_rows(self.path, self.delimiter, start)
         places = {name: position for position, name in enumerate(header)}
-        positions = {name: places[name] for name in columns}
         while part := list(islice(rows, rows_per_chunk)):
-            cells = {
-                name: [row[position].strip() for _, row in part]
-                for name, position in positions.items()
-            }
+            cells = {name: [row[places[name]].strip() for _, row in part] for name in columns}
             yield TableChunk(self.path, cells, [line for line, _ in part])
+
+    def parts(self, rows: int) -> list[TablePart]:
+        """Return the parts of the file, which is read through once to find where rows begin.
+
+        What follows a row from which on only the csv module can read the file is one part; so are
+        all rows of a compressed file.
+        """
+        if len(self.columns) == 1 or is_compressed(self.path) or not has_arrow():
+            return super().parts(rows)
+        parts: list[TablePart] = []
+        begin = line = 0  # of the part that is being measured
+        before = count = 0  # the rows of the parts that are, and of this one
+        offset = lines = 0  # what has been looked through
+        for block in blocks(self.path, PART_BLOCK, Span()):
+            parsed = parse_block(self, self.columns[:1], block, is_first=not offset)
+            if block is None or parsed is None:
+                return [*parts, TablePart(before, None, Span(begin, None, line))]
+            ends, taken = parsed[1], 0
+            feeds = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == LINE_FEED)
+            starts = np.concatenate([[0], feeds + 1, [len(block)]])  # of each line
+            while count + len(ends) - taken >= rows:
+                taken += rows - count
+                last = ends[taken - 1]  # the line at which the part ends, in this block
+                end = offset + int(starts[last])
+                parts.append(TablePart(before, rows, Span(begin, end, line)))
+                begin, line = end, lines + last
+                before, count = before + rows, 0
+            count += len(ends) - taken
+            offset += len(block)
+            lines += len(feeds)
+        return [*parts, TablePart(before, count, Span(begin, None, line))] if count else parts
+
+    def _tables(self, columns: Sequence[str], size: int) -> Iterator[tuple[Any, Sequence[int]]]:
+        """Yield the rows as Arrow tables of strings, each with the line of every row."""
+        import pyarrow as pa
+
+        span, left = self.within.span or Span(), self.within.rows
+        offset, lines = span.begin, span.lines  # what has been read
+        for block in blocks(self.path, size, span):
+            parsed = parse_block(self, columns, block, is_first=not offset)
+            if block is None or parsed is None:
+                break
+            table, ends = parsed
+            if isinstance(ends, range):
+                ends = range(ends.start + lines, ends.stop + lines)
+            else:
+                ends = [line + lines for line in ends]
+            if table.num_rows:
+                yield table, ends
+            left = None if left is None else left - table.num_rows
+            offset += len(block)
+            lines += block.count(b"\n")
+        else:
+            return
+        # The csv module goes on, and would to the end of the file.
+        start = Start(self.columns, offset, lines) if offset else START
+        for chunk in self.parsed_chunks(columns, ROWS, start):
+            cells = {name: pa.array(chunk.cells(name), pa.string()) for name in columns}
+            yield pa.table(cells).slice(0, left), chunk.lines[:left]
+            left = None if left is None else left - len(chunk)
+            if left is not None and left <= 0:
+                return
 
 
 def has_arrow() -> bool:
@@ -157,63 +239,28 @@ class TextChunk(ArrowChunk):
     def declared_kind(self, name: str) -> None:
         """Return None: the cells must tell."""
 
-    def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32 of one column, NaN where a cell is empty."""
+    def floats(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return (n,) numbers of one column, and which are missing."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        column = as_floats(self.columns[name])
-        if column is None:
-            trimmed = pc.utf8_trim(self.columns[name], characters=BLANKS)
-            column = as_floats(pc.if_else(pc.equal(trimmed, ""), None, trimmed))
-        values = None if column is None else plain_numbers(column)
-        return super().number_column(name) if values is None else values
+        def cast(column: Any) -> Any:
+            pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
+            return pc.cast(column, pa.float64())
 
-
-def as_floats(column: Any) -> Any:
-    """Return strings as float64, None where one of them is no number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
-        return pc.cast(column, pa.float64())
-    except pa.ArrowInvalid:
-        return None
-
-
-def arrow_chunks(
-    file: DelimitedFile,
-    columns: Sequence[str],
-    rows_per_chunk: int | None,
-    span: Span | None = None,
-) -> Iterator[TableChunk]:
-    """Yield the rows of a file in order, like ``DelimitedFile.parsed_chunks``.
-
-    Args:
-        file: the table.
-        columns: the columns to read.
-        rows_per_chunk: the most rows of a chunk; None for all rows in one.
-        span: the bytes to read, None for all. Where the csv module must go on, it goes on to the
-            end of the file.
-    """
-    waiting: list[tuple[Any, Sequence[int]]] = []
-    count = 0
-    size = BLOCK if rows_per_chunk is None else SMALL_BLOCK
-    for part in table_parts(file, columns, size, span):
-        waiting.append(part)
-        count += len(part[1])
-        while rows_per_chunk is not None and count >= rows_per_chunk:
-            table, lines = joined(waiting)
-            yield as_chunk(file, table.slice(0, rows_per_chunk), lines[:rows_per_chunk])
-            waiting = [(table.slice(rows_per_chunk), lines[rows_per_chunk:])]
-            count -= rows_per_chunk
-    if count:
-        yield as_chunk(file, *joined(waiting))
-
-
-def as_chunk(file: DelimitedFile, table: Any, lines: Sequence[int]) -> TextChunk:
-    """Return rows as a chunk of a table."""
-    return TextChunk(file.path, {name: table.column(name) for name in table.column_names}, lines)
+        column = self.columns[name]
+        try:
+            try:
+                numbers = cast(column)
+            except pa.ArrowInvalid:
+                trimmed = pc.utf8_trim(column, characters=BLANKS)
+                numbers = cast(pc.if_else(pc.equal(trimmed, ""), None, trimmed))
+        except pa.ArrowInvalid:
+            return parse_numbers(self.cells(name))
+        values = numbers.to_numpy(zero_copy_only=False)
+        if np.isfinite(values).sum() + numbers.null_count < len(values):
+            return parse_numbers(self.cells(name))  # such as nan, which means missing
+        return values, np.isnan(values)
 
 
 def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[int]]:
@@ -230,46 +277,16 @@ def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[in
     return table, list(chain.from_iterable(lines))
 
 
-def table_parts(
-    file: DelimitedFile, columns: Sequence[str], size: int, span: Span | None
-) -> Iterator[tuple[Any, Sequence[int]]]:
-    """Yield the rows as Arrow tables of strings, each with the line of every row."""
-    import pyarrow as pa
-
-    offset, lines = (span.begin, span.lines) if span is not None else (0, 0)  # what has been read
-    for block in blocks(file, size, span):
-        found = None if block is None else parse_block(file, columns, block, is_first=not offset)
-        if block is None or found is None:
-            start = Start(file.columns, offset, lines) if offset else Start()
-            for chunk in file.parsed_chunks(columns, ROWS, start):
-                cells = {name: pa.array(chunk.cells(name), pa.string()) for name in columns}
-                yield pa.table(cells), chunk.lines
-            return
-        table, ends = found
-        if table.num_rows:
-            yield table, shifted(ends, lines)
-        offset += len(block)
-        if offset < size_of(file):
-            lines += block.count(b"\n")
-
-
-def shifted(lines: Sequence[int], by: int) -> Sequence[int]:
-    """Return line numbers with something added to each."""
-    if isinstance(lines, range):
-        return range(lines.start + by, lines.stop + by)
-    return [line + by for line in lines]
-
-
-def blocks(file: DelimitedFile, size: int, span: Span | None = None) -> Iterator[bytes | None]:
+def blocks(path: Path, size: int, span: Span) -> Iterator[bytes | None]:
     """Yield blocks of about a size that end with a row; None where the csv module must go on."""
     rest = b""
-    begin, end = (0, None) if span is None else (span.begin, span.end)
-    left = (size_of(file) if end is None else end) - begin
-    least = 1 if end is None else 0  # what a file has grown by is read
-    if is_compressed(file.path):
-        size = min(size, COMPRESSED_BLOCK)
-    with open_content(file.path) as source:
-        skip(source, begin)
+    if is_compressed(path):
+        size, left = min(size, COMPRESSED_BLOCK), sys.maxsize
+    else:
+        left = (path.stat().st_size if span.end is None else span.end) - span.begin
+    least = 1 if span.end is None else 0  # what a file has grown by is read
+    with open_content(path) as source:
+        skip(source, span.begin)
         while more := source.read(min(size, max(left, least))):  # what is asked for is allocated
             block = rest + more
             left -= len(more)
@@ -282,11 +299,6 @@ def blocks(file: DelimitedFile, size: int, span: Span | None = None) -> Iterator
                 return
     if rest:
         yield rest
-
-
-def size_of(file: DelimitedFile) -> int:
-    """Return how many bytes a file has, more than any where only reading would tell."""
-    return sys.maxsize if is_compressed(file.path) else file.path.stat().st_size
 
 
 def last_row_end(block: bytes) -> int:
@@ -304,19 +316,21 @@ def last_row_end(block: bytes) -> int:
 
 
 def parse_block(
-    file: DelimitedFile, columns: Sequence[str], block: bytes, *, is_first: bool
+    file: DelimitedFile, columns: Sequence[str], block: bytes | None, *, is_first: bool
 ) -> tuple[Any, Sequence[int]] | None:
     """Return the rows of a block and the lines at which they end, None where it is not plain.
 
     Args:
         file: what the block is from.
         columns: those to read.
-        block: complete rows.
+        block: complete rows; None where ``blocks`` has found none.
         is_first: whether it begins with the header.
     """
     import pyarrow as pa
     import pyarrow.csv
 
+    if block is None:
+        return None
     text = block.removeprefix(BYTE_ORDER_MARK) if is_first else block
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")

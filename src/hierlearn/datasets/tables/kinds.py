@@ -59,44 +59,6 @@ def is_mark(cell: object) -> bool:
     return cell is None or (isinstance(cell, str) and cell.strip().lower() in MARKS)
 
 
-def numeric_column(
-    cells: Sequence[object],
-    *,
-    path: object,
-    lines: Sequence[int],
-    column: str,
-    missing: str,
-    remedy: str,
-) -> NDArray[np.float32]:
-    """Turn cells into (N,) float32; NaN where a cell is a mark such as NA.
-
-    Args:
-        cells: texts or numbers.
-        path: the file, for errors.
-        lines: the line of each cell, for errors.
-        column: the column's name, for errors.
-        missing: the text that stands for a missing value, beside MARKS.
-        remedy: what to do about a value that is not a finite number.
-    """
-    values = parse_plain(cells, missing)
-    if values is None:
-        values = parse_until_wrong(cells, missing)
-    with np.errstate(over="ignore"):  # values beyond float32 are refused below
-        narrow = values.astype(np.float32)
-    for row in np.flatnonzero(~np.isfinite(narrow)).tolist():
-        cell = cells[row]
-        if cell == missing or is_mark(cell):
-            continue
-        where = place(path, lines[row], column)
-        if np.isfinite(values[row]):
-            raise DataError(
-                f"{where}: {cell!r} does not fit into float32, whose largest value is "
-                f"{LARGEST:.1e}; scale the column"
-            )
-        raise DataError(f"{where}: {cell!r} is not a finite number; {remedy}")
-    return narrow
-
-
 def as_float32(values: Any, name: str | None = None) -> Any:
     """Return numbers as files give them, so that rows are the same to the last bit anyhow.
 
@@ -123,36 +85,29 @@ def as_float32(values: Any, name: str | None = None) -> Any:
     return found
 
 
-def parse_plain(cells: Sequence[Any], missing: str) -> NDArray[np.float64] | None:
-    """Parse texts that are all numbers or missing; None where one of them is something else."""
+def parse_numbers(cells: Sequence[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return numbers, or texts of numbers, as float64, and which of them are missing.
+
+    A cell that is neither is NaN or infinite; parsing ends there, and the cells after it stay 0.
+    """
+    values, missing = np.zeros(len(cells)), np.zeros(len(cells), dtype=bool)
+    kinds = {*map(type, cells)}
     try:
-        if not is_plain("".join(cells)):
-            return None
-        if missing in cells:
-            cells = ["nan" if cell == missing else cell for cell in cells]
-        return np.array(list(map(float, cells)), dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-
-
-def parse_until_wrong(cells: Sequence[object], missing: str) -> NDArray[np.float64]:
-    """Parse texts and numbers up to the first that is not finite; NaN where a cell is missing."""
-    found: list[float] = []
-    for cell in cells:
-        if cell == missing or is_mark(cell):
-            found.append(float("nan"))
-            continue
-        found.append(parse_number(str(cell)))
-        if not np.isfinite(found[-1]):
+        if kinds <= {int, float, type(None)}:
+            return np.array(cells, dtype=np.float64), np.array([cell is None for cell in cells])
+        if kinds == {str} and is_plain("".join(cells)):
+            values = np.array(list(map(float, [cell or "nan" for cell in cells])))
+            for row in np.flatnonzero(np.isnan(values)).tolist():
+                missing[row] = is_mark(cells[row])
+            return values, missing
+    except (ValueError, OverflowError):  # a text that is no number, an integer of many digits
+        pass
+    for row, cell in enumerate(cells):
+        missing[row] = is_mark(cell)
+        values[row] = np.nan if missing[row] else parse_number(str(cell))
+        if not (missing[row] or np.isfinite(values[row])):
             break
-    return np.array(found, dtype=np.float64)
-
-
-def parse_any(cells: Sequence[object], missing: str) -> NDArray[np.float64]:
-    """Parse texts and numbers; NaN where a cell is neither."""
-    nan = float("nan")
-    found = [nan if cell == missing or is_mark(cell) else parse_number(str(cell)) for cell in cells]
-    return np.array(found, dtype=np.float64)
+    return values, missing
 
 
 def is_plain(text: str) -> bool:

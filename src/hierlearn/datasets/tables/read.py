@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from hierlearn.datasets.labels import Annotations, Unknown
+from hierlearn.datasets.tables import open_table
+from hierlearn.datasets.tables.arrow import ParquetFile
 from hierlearn.datasets.tables.kinds import check_kind
-from hierlearn.datasets.tables.readers import open_partitioned, open_table
-from hierlearn.datasets.tables.stream import RowGroups, Source, Vectors
+from hierlearn.datasets.tables.stream import RowGroups, Vectors
 from hierlearn.datasets.tables.table import ColumnWarning, columns_summary, type_columns
 from hierlearn.errors import DataError, arg, quoted, unknown_name
 from hierlearn.hierarchy import Hierarchy
@@ -307,7 +308,7 @@ def read_table(
     annotations.add(table)
     if vectors is not None:
         vectors.check_count(len(table))
-        return annotations.dataset(vectors.next(table))
+        return annotations.dataset(vectors.of(table, 0))
     if columns.only_text is not None:
         return annotations.dataset(table.texts(columns.only_text))
     return annotations.dataset(*typed_inputs(table, names, columns, annotations.training_rows()))
@@ -349,14 +350,19 @@ def stream_table(path: Path | str, *, window: int | None = None, **columns: Any)
     roles = Columns(**columns)
     if roles.embeddings is not None:
         raise DataError(f"{path}: embeddings cannot be streamed; train without streaming")
-    file = open_partitioned(path)
+    file = open_table(path)
+    if not isinstance(file, ParquetFile):
+        raise DataError(
+            f"{path}: only Parquet files can be streamed into training; convert the file, or train "
+            f"without streaming"
+        )
     names = roles.inputs_of(file)
     if not file.num_rows:
         raise file.no_rows()
     kind: Kind = "numbers" if roles.only_text is None else "texts"
     if kind == "numbers":
         refuse_mixed(file, names, roles)
-    inputs = RowGroups(Source(file, names, kind), window)
+    inputs = RowGroups(file, names, kind, window)
     annotations = Annotations(file, roles)
     for chunk in file.chunks(roles.annotations, ROWS):
         annotations.add(chunk)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.labels import row_ids
-from hierlearn.datasets.tables.readers import PartFile, open_table, parts_of
+from hierlearn.datasets.tables import open_table
 from hierlearn.errors import DataError, arg, plural
 from hierlearn.files.reading import read_ahead
 from hierlearn.files.tensors import ENDINGS, read_matrix
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Kind
     from hierlearn.datasets.images.images import Images
-    from hierlearn.datasets.tables.readers import TablePart
-    from hierlearn.datasets.tables.table import PartitionedTableFile, Table, TableChunk, TableFile
+    from hierlearn.datasets.tables.arrow import ParquetFile
+    from hierlearn.datasets.tables.table import Table, TableChunk, TableFile, TablePart
 
 
 CELLS = 1 << 18  # cells of a file that are held at a time
@@ -114,30 +115,25 @@ class TableStream:
         self.path = self.file.path
         self.before = 0
         self.rows = self.file.num_rows
-        self._check_columns()
+        self.file.check_inputs(self.names)
+        self.file.check_columns(self.keep)
+        if id_column is not None:
+            self.file.check_columns([id_column])
+            if id_column in self.names:
+                raise DataError(
+                    f"column {id_column!r} is named twice, as an input and as "
+                    f"{arg('id_column')}; give each column one role"
+                )
         self.vectors = None if embeddings is None else Vectors(embeddings, self.file)
         own = self.names if self.vectors is None else self.vectors.columns
         ids = () if id_column is None else (id_column,)
         self._read = tuple(dict.fromkeys((*own, *ids, *self.keep))) or self.file.columns[:1]
         self.ignored = tuple(name for name in self.file.columns if name not in self._read)
 
-    def _check_columns(self) -> None:
-        """Refuse a file that lacks columns."""
-        self.file.check_inputs(self.names)
-        self.file.check_columns(self.keep)
-        if self.id_column is not None:
-            self.file.check_columns([self.id_column])
-            if self.id_column in self.names:
-                raise DataError(
-                    f"column {self.id_column!r} is named twice, as an input and as "
-                    f"{arg('id_column')}; give "
-                    f"each column one role"
-                )
-
-    def _inputs(self, rows: TableChunk) -> NDArray[np.float32] | list[str] | Table:
-        """Return the inputs of some rows."""
+    def _inputs(self, rows: TableChunk, begin: int) -> NDArray[np.float32] | list[str] | Table:
+        """Return the inputs of some rows that so many come before."""
         if self.vectors is not None:
-            return self.vectors.next(rows)
+            return self.vectors.of(rows, begin)
         if self.text is not None:
             return rows.texts(self.text)
         if self.kinds is not None:
@@ -146,29 +142,27 @@ class TableStream:
 
     def parts(self, rows: int) -> list[TablePart]:
         """Return the table as parts of so many rows each, but for the last one."""
-        return parts_of(self.file, rows)
+        return self.file.parts(rows)
 
     def part(self, part: TablePart) -> TableStream:
         """Return the stream of a part."""
         found = copy(self)
         found.vectors = copy(self.vectors)
-        found.file = PartFile(self.file, part)
+        found.file = self.file.part(part)
         found.before, found.rows = part.before, part.rows
         return found
 
     def __iter__(self) -> Iterator[Chunk]:
-        found = False
-        if self.vectors is not None:
-            self.vectors.restart(self.before)
+        begin = self.before
         for rows in self.file.chunks(self._read, self.size):
-            found = True
-            inputs = self._inputs(rows)
+            inputs = self._inputs(rows, begin)
+            begin += len(rows)
             ids = None if self.id_column is None else row_ids(rows, self.id_column)
             yield Chunk(inputs, rows.lines, ids, {name: rows.columns[name] for name in self.keep})
-        if not found:
+        if begin == self.before:
             raise self.file.no_rows()
         if self.vectors is not None and (not self.before and self.rows is None):
-            self.vectors.check_count(self.vectors.done)
+            self.vectors.check_count(begin)
 
 
 def even_size(rows: int) -> int:
@@ -179,86 +173,69 @@ def even_size(rows: int) -> int:
 # ---------------------------------------- rows that stay in their file
 
 
-class Source:
-    """A file and the columns that are read from it; caches the last group of rows.
+class RowGroups:
+    """Some rows of a Parquet file, in some order; indexing gives a view that reads nothing.
+
+    The inputs of the last row group that was read are held, for this and all its views.
 
     Args:
-        file: the table, such as a Parquet file.
+        file: the table.
         names: the feature columns, or the one text column.
         kind: "numbers" or "texts".
-    """
-
-    def __init__(self, file: PartitionedTableFile, names: Sequence[str], kind: Kind) -> None:
-        file.check_columns(names)
-        self.file = file
-        self.names = tuple(names)
-        self.kind = kind
-        self.sizes = file.group_bytes
-        self.offsets = file.group_offsets  # (G + 1,)
-        self._last: tuple[int, Any] = (-1, None)
-
-    def read(self, group: int) -> Any:
-        """Return the inputs of a group: (n, D) float32 or n texts."""
-        number, found = self._last  # threads may read other groups meanwhile
-        if number != group:
-            rows = self.file.read_group(group, self.names)
-            found = rows.numbers(self.names) if self.kind == "numbers" else rows.texts(*self.names)
-            self._last = (group, found)
-        return found
-
-
-class RowGroups:
-    """Some rows of a file, in some order.
-
-    Args:
-        source: the file.
         window: how many rows are shuffled together in training; the next groups are read when a
             window is done.
-        rows: the row numbers; by default all rows.
     """
 
     def __init__(
-        self, source: Source, window: int | None = None, rows: NDArray[np.int64] | None = None
+        self, file: ParquetFile, names: Sequence[str], kind: Kind, window: int | None = None
     ) -> None:
+        file.check_columns(names)
         if window is None:
-            window = TEXTS if source.kind == "texts" else max(1, WINDOW // len(source.names))
+            window = TEXTS if kind == "texts" else max(1, WINDOW // len(names))
         if window < 1:
             raise DataError(f"the window must be at least 1 row, not {window}")
-        self.source = source
+        self.file = file
+        self.names = tuple(names)
+        self.kind = kind
         self.window = window
-        self.rows = np.arange(int(source.offsets[-1])) if rows is None else rows
-        self._ascends = bool(np.all(np.diff(self.rows) > 0))
+        self.rows = np.arange(file.num_rows)  # their numbers in the file
+        self._held: dict[int, Any] = {}  # shared by all views
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"RowGroups({len(self):,} rows of {self.source.file.path}, {self.kind})"
+        return f"RowGroups({len(self):,} rows of {self.file.path}, {self.kind})"
 
     @property
     def shape(self) -> tuple[int, int]:
         """(N, D); one column of texts."""
-        return len(self), len(self.source.names)
-
-    @property
-    def kind(self) -> Kind:
-        """Either "numbers" or "texts"."""
-        return self.source.kind
+        return len(self), len(self.names)
 
     def __getitem__(self, picked: Any) -> RowGroups:
-        rows = self.rows[row_numbers(picked, len(self))]
-        return RowGroups(self.source, self.window, rows)
+        found = copy(self)
+        found.rows = self.rows[row_numbers(picked, len(self))]
+        return found
+
+    @property
+    def _ascends(self) -> bool:
+        return bool(np.all(np.diff(self.rows) > 0))
 
     @property
     def bounds(self) -> NDArray[np.int64]:
         """(G + 1,) where the rows of each group begin among these, which must ascend."""
-        return np.searchsorted(self.rows, self.source.offsets)
+        return np.searchsorted(self.rows, self.file.group_offsets)
 
     def read(self, group: int) -> Any:
         """Return the inputs of those of these rows that are in a group."""
+        whole = self._held.get(group)  # threads may read other groups meanwhile
+        if whole is None:
+            rows = self.file.read_group(group, self.names)
+            whole = rows.numbers(self.names) if self.kind == "numbers" else rows.texts(*self.names)
+            self._held.clear()
+            self._held[group] = whole
         begin, end = self.bounds[group : group + 2]
-        inside = self.rows[begin:end] - self.source.offsets[group]
-        whole = self.source.read(group)
+        inside = self.rows[begin:end] - self.file.group_offsets[group]
         return [whole[row] for row in inside] if self.kind == "texts" else whole[inside]
 
     def parts(self) -> Iterator[Any]:
@@ -272,11 +249,13 @@ class RowGroups:
         """Return all of these inputs at once."""
         if not self._ascends:
             unique, back = np.unique(self.rows, return_inverse=True)
-            found = RowGroups(self.source, self.window, unique).load()
+            view = copy(self)
+            view.rows = unique
+            found = view.load()
             return [found[place] for place in back] if self.kind == "texts" else found[back]
         if self.kind == "texts":
             return [text for part in self.parts() for text in part]
-        empty = np.zeros((0, len(self.source.names)), dtype=np.float32)
+        empty = np.zeros((0, len(self.names)), dtype=np.float32)
         return np.concatenate([empty, *self.parts()])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -312,40 +291,34 @@ class Vectors:
         self.rows = read_matrix(named) if is_vector_file(named) else None
         self.columns: tuple[str, ...] = ()
         self.width: int | None = None
-        self.done = 0
         if self.rows is None:
             table.check_columns([str(named)])
             self.columns = (str(named),)
         elif table.num_rows is not None:
             self.check_count(table.num_rows)
 
-    def check_count(self, rows: int) -> None:
-        """Raise on another number of rows than there are vectors."""
-        if self.rows is not None and rows != len(self.rows):
-            raise DataError(
-                f"{self.named} has {plural(len(self.rows), 'vector')}, but {self.table.path} has "
-                f"{plural(rows, 'row')}; write one vector per row, in the same order"
-            )
+    def check_count(self, rows: int, *, at_least: bool = False) -> None:
+        """Raise on another number of rows than there are vectors.
 
-    def restart(self, before: int = 0) -> None:
-        """Begin again, with the row that so many come before."""
-        self.done = before
+        Args:
+            rows: how many there are.
+            at_least: whether more rows may follow.
+        """
+        if self.rows is None or rows == len(self.rows) or (at_least and rows < len(self.rows)):
+            return
+        raise DataError(
+            f"{self.named} has {plural(len(self.rows), 'vector')}, but {self.table.path} has "
+            f"{'more rows' if at_least else plural(rows, 'row')}; write one vector per row, in the "
+            f"same order"
+        )
 
-    def next(self, chunk: TableChunk) -> NDArray[np.float32]:
-        """Return the (n, D) vectors of the rows that follow."""
-        begin, self.done = self.done, self.done + len(chunk)
-        if self.rows is None:
-            return self._checked(list_column(chunk, str(self.named)), chunk)
-        if self.done > len(self.rows):
-            raise DataError(
-                f"{self.named} has {plural(len(self.rows), 'vector')}, but {self.table.path} has "
-                f"more rows; write one vector per row, in the same order"
-            )
-        return self.rows[begin : self.done]
-
-    def _checked(self, found: NDArray[np.float32], chunk: TableChunk) -> NDArray[np.float32]:
-        """Refuse vectors of another width than those before, and values that are not finite."""
-        name = str(self.named)
+    def of(self, chunk: TableChunk, begin: int) -> NDArray[np.float32]:
+        """Return the (n, D) vectors of rows that so many come before."""
+        end = begin + len(chunk)
+        if self.rows is not None:
+            self.check_count(end, at_least=True)
+            return self.rows[begin:end]
+        found, name = list_column(chunk, str(self.named)), str(self.named)
         if self.width not in (None, found.shape[1]):
             raise DataError(
                 f"{chunk.where(0, name)}: a vector of {found.shape[1]} numbers, after ones of "
@@ -367,35 +340,28 @@ def list_column(chunk: TableChunk, name: str) -> NDArray[np.float32]:
     if fast is not None:
         return fast
     rows: list[NDArray[np.float32]] = []
-    for place, cell in enumerate(chunk.cells(name)):
-        values = parsed(cell)
+    for row, cell in enumerate(chunk.cells(name)):
+        values = cell
+        if isinstance(cell, str):
+            with suppress(ValueError, RecursionError):
+                values = json.loads(cell)
         if not isinstance(values, list) or not values:
             raise DataError(
-                f"{chunk.where(place, name)}: {str(cell)[:60]!r} is no list of numbers; name a "
+                f"{chunk.where(row, name)}: {str(cell)[:60]!r} is no list of numbers; name a "
                 f"column of vectors"
             )
         if rows and len(values) != len(rows[0]):
             raise DataError(
-                f"{chunk.where(place, name)}: a vector of {len(values)} numbers, after ones of "
+                f"{chunk.where(row, name)}: a vector of {len(values)} numbers, after ones of "
                 f"{len(rows[0])}; all have the same length"
             )
         try:
             rows.append(np.array(values, dtype=np.float32))
         except (TypeError, ValueError, OverflowError):
             raise DataError(
-                f"{chunk.where(place, name)}: the list holds something else than numbers"
+                f"{chunk.where(row, name)}: the list holds something else than numbers"
             ) from None
     return np.stack(rows)
-
-
-def parsed(cell: Any) -> Any:
-    """Return the list that a cell holds as text; other cells as they are."""
-    if not isinstance(cell, str):
-        return cell
-    try:
-        return json.loads(cell)
-    except (ValueError, RecursionError):
-        return None
 
 
 def arrow_lists(column: Any) -> NDArray[np.float32] | None:

@@ -20,9 +20,10 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,11 +31,13 @@ from hierlearn.datasets.tables.dates import find_formats, with_century
 from hierlearn.datasets.tables.kinds import (
     ID_NAME,
     KINDS,
+    LARGEST,
     LIKE_AN_ID,
     NO_VALUE,
     ONE_VALUE,
     FoundKind,
     as_float32,
+    as_string,
     base_kind,
     check_kind,
     count_values,
@@ -42,8 +45,7 @@ from hierlearn.datasets.tables.kinds import (
     find_kind,
     is_mark,
     kind_of,
-    numeric_column,
-    parse_any,
+    parse_numbers,
     parse_values,
     without_missing,
 )
@@ -269,16 +271,29 @@ class TableChunk:
             found[:, position] = self.number_column(name)
         return found
 
+    def floats(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return (n,) numbers of one column, and which are missing, as ``parse_numbers`` does.
+
+        A format that stores numbers overrides this.
+        """
+        return parse_numbers(self.cells(name))
+
     def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32 of one column; a format that stores numbers overrides this."""
-        return numeric_column(
-            self.cells(name),
-            path=self.path,
-            lines=self.lines,
-            column=name,
-            missing="",
-            remedy=self.remedy,
-        )
+        """Return (n,) float32 of one column, NaN where a value is missing."""
+        values, missing = self.floats(name)
+        with np.errstate(over="ignore"):  # values beyond float32 are refused below
+            narrow = values.astype(np.float32)
+        wrong = np.flatnonzero(~(np.isfinite(narrow) | missing))
+        if len(wrong):
+            row = int(wrong[0])
+            where, cell = self.where(row, name), self.cells(name)[row]
+            if np.isfinite(values[row]):
+                raise DataError(
+                    f"{where}: {shown(cell)} does not fit into float32, whose largest value is "
+                    f"{LARGEST:.1e}; scale the column"
+                )
+            raise DataError(f"{where}: {shown(cell)} is not a finite number; {self.remedy}")
+        return narrow
 
     def column(self, name: str, kind: str) -> NDArray[Any]:
         """Return (n,) values of one column, as a ``Table`` holds a column of that kind."""
@@ -307,15 +322,18 @@ class TableChunk:
         return place(self.path, self.lines[row], name)
 
     def texts(self, name: str) -> list[str]:
-        """Return n texts, empty where one is missing."""
-        texts: list[str] = []
-        for row, cell in enumerate(self.cells(name)):
-            if cell is not None and not isinstance(cell, str):
-                raise DataError(
-                    f"{self.where(row, name)}: {shown(cell)} is not text; name a column of texts"
-                )
-            texts.append(cell or "")
-        return texts
+        """Return n texts, empty where one is missing; numbers are written out."""
+        cells = self.cells(name)
+        for row, cell in enumerate(cells):
+            if isinstance(cell, (list, dict, bytes, bool)):
+                raise self._no_text(row, name)
+        return [cell if isinstance(cell, str) else as_string(cell) for cell in cells]
+
+    def _no_text(self, row: int, name: str) -> DataError:
+        cell = self.cells(name)[row]
+        return DataError(
+            f"{self.where(row, name)}: {shown(cell)} is not text; name a column of texts"
+        )
 
 
 def distinct(cells: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
@@ -329,6 +347,20 @@ def first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     found = np.zeros(count, dtype=np.int64)
     found[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last one written is the first row
     return found
+
+
+class TablePart(NamedTuple):
+    """Some consecutive rows of a table.
+
+    Attributes:
+        before: how many rows come before.
+        rows: how many there are; None for all that follow, where only reading would tell.
+        span: where they are in a CSV file.
+    """
+
+    before: int
+    rows: int | None
+    span: Any = None
 
 
 class TableFile(ABC):
@@ -348,6 +380,7 @@ class TableFile(ABC):
     path: Location
     columns: tuple[str, ...]
     num_rows: int | None = None
+    within: TablePart = TablePart(0, None)  # which rows of the file are the table
 
     @abstractmethod
     def __init__(self, path: Path) -> None: ...
@@ -369,6 +402,21 @@ class TableFile(ABC):
             return chunk
         raise self.no_rows()
 
+    def parts(self, rows: int) -> list[TablePart]:
+        """Return the table as parts of so many rows each, but for the last one.
+
+        Another process can read a part alone, with the same line numbers in errors. What can only
+        be read from its beginning to its end is one part.
+        """
+        del rows
+        return [TablePart(0, None)]
+
+    def part(self, part: TablePart) -> TableFile:
+        """Return a part of the table as a table."""
+        found = copy(self)
+        found.within, found.num_rows = part, part.rows
+        return found
+
     def check_columns(self, names: Iterable[str]) -> None:
         """Refuse a name that is not a column of the file."""
         known = frozenset(self.columns)
@@ -389,23 +437,6 @@ class TableFile(ABC):
     def no_rows(self) -> DataError:
         """Return the error of a table without rows."""
         return DataError(f"{self.path} has a header but no rows")
-
-
-class PartitionedTableFile(TableFile):
-    """A table whose rows are stored in groups, each of which can be read alone.
-
-    Attributes:
-        group_offsets: (G + 1,) the number of the first row of each group, and the number of rows.
-        group_bytes: the size of each group in the file, by which a file is told from another.
-    """
-
-    group_offsets: NDArray[np.int64]
-    group_bytes: list[int]
-    num_rows: int
-
-    @abstractmethod
-    def read_group(self, group: int, columns: Sequence[str]) -> TableChunk:
-        """Return the rows of a group."""
 
 
 # ---------------------------------------- columns parsed by their kinds
@@ -598,41 +629,18 @@ class FrameChunk(TableChunk):
 
     def declared_kind(self, name: str) -> str | None:
         """Return the kind that the type of a column says: a categorical is a category."""
-        return "category" if CATEGORY.match(dtype_name(self.columns[name])) else None
+        return "category" if CATEGORY.match(str(self.columns[name].dtype).lower()) else None
 
-    def number_column(self, name: str) -> NDArray[np.float32]:
-        """Return (n,) float32, NaN where a value is missing."""
+    def floats(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return (n,) numbers of one column, and which are missing."""
         series = self.columns[name]
-        if NUMERIC.match(dtype_name(series)):
-            values = frame_numbers(series)
-            missing = np.isnan(values)
-        else:
-            cells = self.cells(name)
-            values = parse_any(cells, "")
-            missing = np.array([is_mark(cell) for cell in cells], dtype=bool)
-        wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
-        if len(wrong):
-            row = int(wrong[0])
-            cell = self.cells(name)[row]
-            raise DataError(
-                f"{self.where(row, name)}: {cell!r} is not a finite number; {self.remedy}"
-            )
-        found: NDArray[np.float32] = as_float32(values, name)
-        return found
-
-
-def frame_numbers(series: Any) -> NDArray[np.float64]:
-    """Return a numeric column as float64, NaN where a value is missing."""
-    try:
-        found: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    except TypeError:  # polars takes neither argument
-        found = series.to_numpy().astype(np.float64)
-    return found
-
-
-def dtype_name(series: Any) -> str:
-    """Return the name of a column's type in lower case."""
-    return str(series.dtype).lower()
+        if not NUMERIC.match(str(series.dtype).lower()):
+            return super().floats(name)
+        try:
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        except TypeError:  # polars takes neither argument
+            values = series.to_numpy().astype(np.float64)
+        return values, np.isnan(values)
 
 
 def is_frame(X: Any) -> bool:
