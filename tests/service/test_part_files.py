@@ -25,7 +25,6 @@ def test_a_finished_folder_lists_its_parts(tmp_path):
     made = begun(tmp_path / "out")
     records = []
     for part in range(3):
-        assert made.attempt(part) == 1
         made.path(part).write_text(f"x\n{part}\n")
         records.append(made.complete(part, 1, part, 0, 0))
     made.finish(records)
@@ -46,10 +45,7 @@ def test_a_finished_folder_lists_its_parts(tmp_path):
 @pytest.mark.parametrize("force", [False, True])
 def test_the_same_plan_goes_on_where_it_stopped(tmp_path, force):
     made = begun(tmp_path / "out", 0, 2)
-    made.attempt(1)
-    made.attempt(1)
     assert list(made.begin(PLAN, force)) == [0, 2]
-    assert made.attempt(1) == 1  # those of another run do not count
 
 
 def test_a_part_without_its_record_or_its_bytes_is_not_complete(tmp_path):

@@ -1,6 +1,8 @@
 """A job in parts, each run alone and in any order: together they are what one process writes."""
 
 import pickle
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 
 import pyarrow as pa
 import pyarrow.csv
@@ -11,13 +13,14 @@ from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.pipeline.answers import Layout, answer_file, file_names
 from hierlearn.pipeline.predict import Predictor
+from hierlearn.service.engine import Engine
 from hierlearn.service.parts import (
-    ATTEMPTS,
     PartFolder,
     PartJob,
     check_alike,
     header_of,
     pieces_of,
+    predict_parts,
     tables_in,
 )
 from small_models import KINDS, made_model, write_rows
@@ -111,16 +114,28 @@ def test_a_part_that_is_written_again_replaces_itself(folder, tmp_path):
     assert sorted(one.name for one in parts) == ["part-00000.csv", "part-00001.csv"]
 
 
+class Dying(Engine):
+    """Its workers die on a part; the other parts are written."""
+
+    killed_errors = (BrokenProcessPool,)
+
+    def submit(self, fn, /, function, number, data, args, threads):
+        future = Future()
+        if args == (1,):
+            future.set_exception(BrokenProcessPool())
+        else:
+            future.set_result(fn(function, number, data, args, threads))
+        return future
+
+
 def test_a_part_on_which_every_worker_dies_is_given_up(folder, tmp_path):
     table = write_rows("numbers", tmp_path / "rows.csv", 200, 3)
     job = make_job("numbers", folder, [table], tmp_path / "parts")
     job.folder.begin(job.plan({}), force=False)
-    for _ in range(ATTEMPTS):
-        job.folder.attempt(1)
     size = job.pieces[0].part.rows + 1
-    with pytest.raises(HierlearnError, match=f"rows from {size} on: 4 workers died on this part"):
-        job.run(1)
-    job.run(0)
+    with pytest.raises(HierlearnError, match=f"rows from {size} on: all workers died on this part"):
+        predict_parts(Dying(), job, [0, 1])
+    assert predict_parts(Dying(), job, [0]) == [job.folder.complete(0, size - 1, 0, 0, 0)]
 
 
 def test_the_plan_tells_jobs_apart(folder, tmp_path):

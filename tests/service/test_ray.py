@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ import pytest
 from hierlearn.cli import main
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
-from hierlearn.service.clusters import ray_session
+from hierlearn.service.clusters import RayEngine
 from hierlearn.service.parts import (
     PartFolder,
     PartJob,
@@ -25,7 +26,6 @@ from hierlearn.service.parts import (
     resources,
     tables_in,
 )
-from service import slow_predictor
 from service.slow_predictor import Slow, lines_of, wait_for
 from small_models import made_model, write_rows
 
@@ -43,9 +43,11 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine, for all tests of this file."""
-    with ray_session(cpus=2):
-        ray.cloudpickle.register_pickle_by_value(slow_predictor)
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))  # for slow_predictor
+        with RayEngine(workers=2) as engine:
+            yield engine
 
 
 @pytest.fixture
@@ -146,10 +148,10 @@ def test_when_a_worker_is_killed_nothing_is_lost_and_nothing_doubled(cluster, fo
     killer = threading.Thread(target=kill)
     killer.start()
     seen = []
-    records = predict_parts(job, [*range(8)], workers=2, on_record=lambda one: seen.append(one))
+    records = predict_parts(cluster, job, range(8), seen.append)
     killer.join()
     assert [one.part for one in records] == [*range(8)]
-    assert seen == records
+    assert sorted(seen) == records
     assert sum(one.rows for one in records) == ROWS
     begun = [before for _, before in lines_of(log)]
     assert len(begun) > 8, "no part was begun again"

@@ -92,24 +92,6 @@ def same_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def ray_session(address: str | None = None, cpus: int | None = None) -> Iterator[Any]:
-    """Connect to Ray, or start it on this machine; yield the module.
-
-    Where this process is connected already, that stays as it is. The arguments are those of
-    ``connect_ray``.
-    """
-    ray = import_ray()
-    if ray.is_initialized():
-        yield ray
-        return
-    connect_ray(ray, address, cpus)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
 def load_stored(references: list[Any]) -> Any:
     """Read a value from the object store of Ray, which does not resolve references in a list."""
     import ray
@@ -142,15 +124,22 @@ class RayEngine(Engine):
         self._own = not ray.is_initialized()
         if self._own:
             connect_ray(ray, address, workers or count_cores())
-        self.workers = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
+        self.resources: dict[str, float] = ray.cluster_resources()
+        self.workers = int(self.resources.get("GPU" if gpu else "CPU", 1))
         if address is None and self._own:
             self.threads = max(1, count_cores() // self.workers)
-        options = {"num_cpus": 1, "num_gpus": int(gpu), "max_retries": RETRIES}
-        self._remote = ray.remote(**options)(invoke)
+        self._options: dict[str, Any] = {"num_cpus": 1, "max_retries": RETRIES}
+        self._remote = ray.remote(**self._options, num_gpus=int(gpu))(invoke)
         self._references: dict[Future[Any], Any] = {}
         errors = ray.exceptions
         self.lost_errors = (errors.ObjectLostError, errors.NodeDiedError)
         self.killed_errors = (errors.WorkerCrashedError, errors.OutOfMemoryError)
+
+    def set_resources(self, gpus: float, workers: int) -> None:
+        """Let so many jobs run at a time, each with so many GPUs, in processes that stay."""
+        self.workers, self.ahead = workers, 1
+        more = {"num_gpus": gpus, "max_calls": 0}
+        self._remote = self._ray.remote(**self._options, **more)(invoke)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run a function as a task."""

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.predict import Predictor
-    from hierlearn.service.parts import PartJob
+    from hierlearn.service.parts import PartJob, Record
 
 
 TOKEN = "HIERLEARN_TOKEN"
@@ -271,15 +271,6 @@ def lend_workers(options: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-class Written(NamedTuple):
-    """What was written: rows, answers above the terminal classes, no answers, formulas."""
-
-    rows: int
-    stopped: int
-    unanswered: int
-    formulas: int
-
-
 def open_streams(
     model: Pipeline, data: str, options: Mapping[str, Any]
 ) -> tuple[list[TableStream], str]:
@@ -313,7 +304,7 @@ def predict_on_engine(
     streams: Sequence[TableStream],
     names: Sequence[str],
     options: Mapping[str, Any],
-) -> Written:
+) -> Record:
     """Predict on a cluster, and write the answers.
 
     Args:
@@ -329,6 +320,7 @@ def predict_on_engine(
         ROWS,
         PartFolder,
         PartJob,
+        Record,
         even_rows,
         header_of,
         parts_beside,
@@ -351,7 +343,9 @@ def predict_on_engine(
             folder.join(out, records, header_of(out, header))
         else:
             folder.finish(records)
-    return Written(*(sum(column) for column in zip(*(one[1:5] for one in records), strict=True)))
+    columns = zip(*(one[1:6] for one in records), strict=True)
+    rows, stopped, unanswered, formulas, size = map(sum, columns)
+    return Record(len(records), rows, stopped, unanswered, formulas, size, "")
 
 
 @contextmanager
@@ -366,11 +360,13 @@ def named_from_here() -> Iterator[None]:
         raise type(error)(message) from None
 
 
-def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, Any]) -> list[Any]:
+def written_parts(
+    job: PartJob, done: Mapping[int, Record], options: Mapping[str, Any]
+) -> list[Record]:
     """Write the parts that are missing, and show progress."""
     from hierlearn.cli.show import working
-    from hierlearn.service.clusters import ray_session
-    from hierlearn.service.parts import predict_parts
+    from hierlearn.service.clusters import RayEngine
+    from hierlearn.service.parts import predict_parts, resources
     from hierlearn.terminal import Console, print_plain
 
     missing = [number for number in range(len(job.pieces)) if number not in done]
@@ -381,24 +377,21 @@ def written_parts(job: PartJob, done: Mapping[int, Any], options: Mapping[str, A
     counts = [piece.part.rows for piece in job.pieces]
     total = None if None in counts else sum(count or 0 for count in counts)
     rows = sum(one.rows for one in done.values())
-    with (
-        no_native_messages(),
-        ray_session(options["address"], options["workers"]),
-        working("predicting", total) as advance,
-    ):
+    workers = options["workers"]
+    with no_native_messages(), working("predicting", total) as advance:
 
-        def add(record: Any) -> None:
+        def add(record: Record) -> None:
             nonlocal rows
             rows += record.rows
             advance(rows)
 
-        return predict_parts(
-            job,
-            missing,
-            workers=options["workers"],
-            gpus_per_worker=options["gpus_per_worker"],
-            on_record=add,
-        )
+        engine = RayEngine(options["address"], workers)
+        try:
+            device, gpus = job.predictor.device, options["gpus_per_worker"]
+            engine.set_resources(*resources(engine.resources, device, workers, gpus))
+            return predict_parts(engine, job, missing, add)
+        finally:
+            engine.shutdown(cancel_futures=True)
 
 
 @contextmanager

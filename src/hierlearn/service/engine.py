@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 RETRIES = 3  # times that a job is submitted again after its worker was killed
 POLL_SECONDS = 0.2  # between two looks at what workers report
-AHEAD = 2  # jobs per worker that are submitted before the first has ended
 MAX_JOBS = 8  # processes that are started without being asked for
 PRELOADED = ["hierlearn.lab.runner", "torch._dynamo"]  # torch.optim imports the latter
 
@@ -244,6 +243,7 @@ class Engine(Executor):
     Attributes:
         name: in messages.
         workers: how many jobs run at a time.
+        ahead: jobs per worker that are submitted before the first has ended.
         threads: how many threads torch uses in a job; None leaves that to the workers.
         loses_data: whether data that was shared may be lost with a worker.
         lost_errors: what a job raises that has to be submitted again.
@@ -253,6 +253,7 @@ class Engine(Executor):
 
     name = "executor"
     workers = 1
+    ahead = 2
     threads: int | None = None
     loses_data = False
     lost_errors: tuple[type[BaseException], ...] = ()
@@ -295,7 +296,7 @@ class Engine(Executor):
         shared: list[SharedData] = []
         try:
             while True:
-                while len(running) < AHEAD * self.workers:
+                while len(running) < self.ahead * self.workers:
                     number, job = next(waiting, (-1, None))
                     if job is None:
                         break

@@ -1,22 +1,21 @@
-"""A job of predicting in parts: what every worker is told, and what it does with one part.
+"""Predict in parts on an engine: every row is answered exactly once, though workers are killed.
 
-Nothing here knows an engine. A part is some rows of a table, which the worker reads itself, so the
-files must be where it can read them; the answers are those of one process, to the last bit.
+A part is some rows of a table, which the worker reads itself, so the files must be where it can
+read them; the answers are those of one process, to the last bit. A part is written under a hidden
+name and renamed, and its name depends on its rows alone.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hierlearn import errors
 from hierlearn.errors import DataError, HierlearnError, arg, plural, quoted
 from hierlearn.files.locations import RemotePath, as_location, find_files, is_address
 from hierlearn.files.reading import read_json
@@ -24,7 +23,6 @@ from hierlearn.files.rows import delimiter_of
 from hierlearn.files.writing import (
     STRAY,
     WriteError,
-    append_text,
     atomic_write,
     check_output_folder,
     is_empty,
@@ -35,21 +33,23 @@ from hierlearn.pipeline import memory_files
 from hierlearn.pipeline.answers import answer_file
 from hierlearn.pipeline.folder import FILES, digest
 from hierlearn.pipeline.inference import tile_size
+from hierlearn.service.engine import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.datasets.tables.table import TablePart
     from hierlearn.files.locations import Location
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predict import Predictor
+    from hierlearn.service.engine import Engine
 
 
 WORK, PLAN = "_hierlearn", "plan.json"
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
 PART = re.compile(r"part-\d{5,}\.(csv|tsv|parquet)")
-RECORD = re.compile(r"part-\d{5,}\.(json|tries)")
+RECORD = re.compile(r"part-\d{5,}\.json")
 BLOCK = 1 << 20  # bytes that are read at a time
 
 
@@ -94,16 +94,6 @@ class PartFolder:
         """Return the file that says that a part is complete."""
         return self.folder / WORK / f"part-{part:05d}.json"
 
-    def tries_path(self, part: int) -> Path:
-        """Return the file that counts the attempts to write a part."""
-        return self.folder / WORK / f"part-{part:05d}.tries"
-
-    def attempt(self, part: int) -> int:
-        """Return how many attempts to write a part there have been, with the one that begins."""
-        path = self.tries_path(part)
-        append_text(path, "x")
-        return path.stat().st_size
-
     def begin(self, plan: Mapping[str, Any], force: bool) -> dict[int, Record]:
         """Prepare the folder; return the parts that an earlier run of the same plan completed.
 
@@ -115,24 +105,32 @@ class PartFolder:
             WriteError: where the folder holds something else.
         """
         check_output_folder(self.folder, force=False)
-        found = self._plan()
-        if found is not None and found == plan:
-            for part in range(plan["parts"]):
-                remove(self.tries_path(part))
+        try:
+            unfinished = read_json(self.folder / WORK / PLAN)
+        except HierlearnError:
+            unfinished = None
+        if unfinished is not None and unfinished == plan:
             return {part: one for part in range(plan["parts"]) if (one := self._record(part))}
         if not is_empty(self.folder):
-            self._check_replaceable(found, force)
+            known = (WORK, MANIFEST, SUCCESS)
+            for path in self.folder.iterdir():
+                name = path.name
+                if not (name in known or PART.fullmatch(name) or STRAY.fullmatch(name)):
+                    raise WriteError(
+                        f"{self.folder} holds {name}, which is no part of answers, so it is not "
+                        f"replaced; name another folder"
+                    )
+            if not force and unfinished is None:
+                raise WriteError(f"{self.folder} exists; pass {arg('force', True)} to replace it")
+            if not force:
+                raise WriteError(
+                    f"{self.folder} holds parts of another run, whose model, rows or options "
+                    f"differ; pass {arg('force', True)} to replace them, or name another folder"
+                )
             self.clear()
         with atomic_write(self.folder / WORK / PLAN) as file:
             file.write(json_text(plan))
         return {}
-
-    def _plan(self) -> Any:
-        """Return the plan of a run that was not finished; None where there is none."""
-        try:
-            return read_json(self.folder / WORK / PLAN)
-        except HierlearnError:
-            return None
 
     def _record(self, part: int) -> Record | None:
         """Return the record of a part; None unless it is complete."""
@@ -143,24 +141,6 @@ class PartFolder:
             return None
         return found if found.bytes == size else None
 
-    def _check_replaceable(self, plan: Any, force: bool) -> None:
-        """Raise unless the folder holds nothing but answers, and those may be replaced."""
-        for path in self.folder.iterdir():
-            ours = (WORK, MANIFEST, SUCCESS)
-            if not (path.name in ours or PART.fullmatch(path.name) or STRAY.fullmatch(path.name)):
-                raise WriteError(
-                    f"{self.folder} holds {path.name}, which is no part of answers, so it is not "
-                    f"replaced; name another folder"
-                )
-        if force:
-            return
-        if plan is None:
-            raise WriteError(f"{self.folder} exists; pass {arg('force', True)} to replace it")
-        raise WriteError(
-            f"{self.folder} holds parts of another run, whose model, rows or options differ; pass "
-            f"{arg('force', True)} to replace them, or name another folder"
-        )
-
     def complete(
         self, part: int, rows: int, stopped: int, unanswered: int, formulas: int
     ) -> Record:
@@ -170,7 +150,6 @@ class PartFolder:
         record = Record(part, rows, stopped, unanswered, formulas, size, digest(path))
         with atomic_write(self.record_path(part)) as file:
             file.write(json_text(record._asdict()))
-        remove(self.tries_path(part))
         return record
 
     def finish(self, records: Sequence[Record]) -> None:
@@ -203,7 +182,16 @@ class PartFolder:
             header: the first line of a CSV file.
         """
         if self.ending == ".parquet":
-            self._join_parquet(path, records)
+            import pyarrow.parquet as pq
+
+            from hierlearn.datasets.tables.write import table_writer
+
+            names = pq.read_schema(self.path(records[0].part)).names
+            with table_writer(path, names) as append:
+                for one in records:
+                    with pq.ParquetFile(self.path(one.part)) as file:
+                        for batch in file.iter_batches(4096):
+                            append(dict(zip(names, batch.columns, strict=True)))
         else:
             skip = len(header.encode())
             with atomic_write(path, "wb") as whole:
@@ -216,18 +204,6 @@ class PartFolder:
         with suppress(OSError):
             (self.folder / WORK).rmdir()
             self.folder.rmdir()
-
-    def _join_parquet(self, path: Path, records: Sequence[Record]) -> None:
-        import pyarrow.parquet as pq
-
-        from hierlearn.datasets.tables.write import table_writer
-
-        names = pq.read_schema(self.path(records[0].part)).names
-        with table_writer(path, names) as append:
-            for one in records:
-                with pq.ParquetFile(self.path(one.part)) as file:
-                    for batch in file.iter_batches(4096):
-                        append(dict(zip(names, batch.columns, strict=True)))
 
 
 def parts_beside(path: Path) -> Path:
@@ -251,7 +227,6 @@ def json_text(value: Any) -> str:
 
 ROWS = 1 << 17  # of a part, about
 ENDINGS = (".csv", ".tsv", ".parquet")  # of tables that can be read in parts
-ATTEMPTS = 4  # to write a part, of workers that die
 
 
 class Piece(NamedTuple):
@@ -311,19 +286,9 @@ class PartJob:
         }
 
     def run(self, number: int) -> Record:
-        """Predict on a part, and write its file and its record.
-
-        Raises:
-            HierlearnError: where the workers that tried it before have all died.
-        """
+        """Predict on a part, and write its file and its record."""
         table, part, before = self.pieces[number]
         stream = self.streams[table].part(part)
-        if self.folder.attempt(number) > ATTEMPTS:
-            raise HierlearnError(
-                f"{stream.path}, rows from {part.before + 1:,} on: {ATTEMPTS} workers died on this "
-                f"part, perhaps of lack of memory; start fewer workers, or give smaller parts with "
-                f"{arg('part_rows=')}"
-            )
         path = self.folder.path(number)
         with answer_file(path, self.names, stream.keep, escape=self.escape) as file:
             for columns, kept in self.predictor.answers(stream, Path(str(stream.path)), before):
@@ -405,97 +370,55 @@ def identity(path: Location) -> list[Any]:
     return [str(path), held.st_size, held.st_mtime_ns]
 
 
-QUIET = {
-    "enable_progress_bars": False,
-    "enable_operator_progress_bars": False,
-    "print_on_execution_start": False,
-}
-
-
-class PartWorker:
-    """An actor of Ray Data: writes the parts that it is given, and returns their records.
-
-    Args:
-        job: what is predicted.
-    """
-
-    def __init__(self, job: PartJob) -> None:
-        self.job = job
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """Return the records of parts, or why there is none."""
-        found = [self.written(int(number)) for number in batch["part"]]
-        return {name: [one[name] for one in found] for name in found[0]}
-
-    def written(self, number: int) -> dict[str, Any]:
-        """Write a part; an error of ours is returned, since it is the same on every attempt."""
-        nothing: dict[str, Any] = Record(number, 0, 0, 0, 0, 0, "")._asdict()
-        try:
-            record = self.job.run(number)
-        except HierlearnError as error:
-            return {**nothing, "error": error.message, "kind": type(error).__name__}
-        return {**record._asdict(), "error": "", "kind": ""}
+def run_part(job: PartJob, number: int, *, on_step: Any = None) -> Record:
+    """Write a part in a worker."""
+    del on_step
+    return job.run(number)
 
 
 def predict_parts(
+    engine: Engine,
     job: PartJob,
-    numbers: list[int],
-    *,
-    workers: int | None = None,
-    gpus_per_worker: float | None = None,
+    numbers: Iterable[int],
     on_record: Callable[[Record], None] = lambda _: None,
 ) -> list[Record]:
-    """Write parts on a cluster that this process is connected to; return their records.
+    """Write parts on an engine; return their records, in order.
 
     Args:
+        engine: whose workers write.
         job: what is predicted.
         numbers: which parts.
-        workers: how many actors; by default one per GPU where there are any, else one per core.
-        gpus_per_worker: of an actor; by default 1 where the cluster has GPUs and the device may be
-            one.
-        on_record: called for every part, in order.
+        on_record: called for every part that is complete.
 
     Raises:
         HierlearnError: the first error in the order of the rows, as one process raises it.
     """
-    import ray
-    from ray.data import ActorPoolStrategy
-
-    if not numbers:
-        return []
-    gpus, count = resources(ray.cluster_resources(), job.predictor.device, workers, gpus_per_worker)
     records: list[Record] = []
-    with quiet_data():
-        rows = ray.data.from_items(
-            [{"part": number} for number in numbers], override_num_blocks=len(numbers)
-        )
-        found = rows.map_batches(
-            PartWorker,
-            fn_constructor_args=(job,),
-            batch_size=1,
-            batch_format="numpy",
-            compute=ActorPoolStrategy(size=min(count, len(numbers))),
-            num_cpus=1,
-            num_gpus=gpus or None,
-        )
-        for batch in found.iter_batches(batch_size=1, prefetch_batches=0, batch_format="numpy"):
-            one = {name: cells[0] for name, cells in batch.items()}
-            message, kind = one.pop("error"), one.pop("kind")
-            if message:
-                raise getattr(errors, str(kind), HierlearnError)(str(message))
-            record = Record(*(type_of(one[name]) for name in Record._fields))
-            records.append(record)
-            on_record(record)
-    return records
-
-
-def type_of(value: Any) -> Any:
-    """Return a value of NumPy as one of Python."""
-    return value.item() if hasattr(value, "item") else value
+    failed: dict[int, BaseException] = {}
+    given = list(numbers)
+    jobs = (Job(run_part, job, (number,)) for number in given if not failed)
+    for end in engine.run(jobs):
+        if end.error is None:
+            records.append(end.value)
+            on_record(end.value)
+        else:
+            failed[end.number] = end.error
+    if not failed:
+        return sorted(records)
+    first = min(failed)
+    error = failed[first]
+    if isinstance(error.__cause__, engine.killed_errors):
+        table, part, _ = job.pieces[given[first]]
+        raise HierlearnError(
+            f"{job.streams[table].path}, rows from {part.before + 1:,} on: all workers died on "
+            f"this part, perhaps for lack of memory; start fewer workers, or give smaller parts "
+            f"with {arg('part_rows=')}"
+        ) from error
+    raise error
 
 
 def resources(
-    cluster: dict[str, float], device: str, workers: int | None, gpus_per_worker: float | None
+    cluster: Mapping[str, float], device: str, workers: int | None, gpus_per_worker: float | None
 ) -> tuple[float, int]:
     """Return the GPUs of a worker, and how many workers there are.
 
@@ -511,8 +434,7 @@ def resources(
     if gpus_per_worker > there:
         raise HierlearnError(
             f"{arg('gpus_per_worker')} is {gpus_per_worker:g}, but the cluster has {there:g} GPUs; "
-            "leave it "
-            f"out"
+            f"leave it out"
         )
     cores = int(cluster.get("CPU", 1.0))
     fit = min(cores, int(there / gpus_per_worker)) if gpus_per_worker else cores
@@ -522,27 +444,3 @@ def resources(
             f"for {fit}; ask for fewer"
         )
     return gpus_per_worker, max(1, workers or fit)
-
-
-@contextmanager
-def quiet_data() -> Iterator[None]:
-    """Let Ray Data yield results in order, and print nothing."""
-    from ray.data import DataContext
-
-    context = DataContext.get_current()
-    options = context.execution_options
-    before = {name: getattr(context, name) for name in QUIET if hasattr(context, name)}
-    ordered = options.preserve_order
-    logger = logging.getLogger("ray.data")
-    level = logger.level
-    for name in before:
-        setattr(context, name, QUIET[name])
-    options.preserve_order = True
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        options.preserve_order = ordered
-        logger.setLevel(level)
-        for name, value in before.items():
-            setattr(context, name, value)
