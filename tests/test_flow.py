@@ -13,7 +13,6 @@ STAGES = {
     "errors": 0,
     "options": 0,
     "registry": 0,
-    "printable": 0,
     "terminal": 0,
     "kernels": 0,  # imports no stage
     "files": 0,

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from hierlearn.printable import printable, printable_lines
+from hierlearn.errors import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

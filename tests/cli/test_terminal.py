@@ -13,7 +13,7 @@ import yaml
 
 import warm
 from cli import hostile_names as hostile
-from hierlearn.printable import printable, printable_lines
+from hierlearn.errors import printable, printable_lines
 from training.datasets import environment
 
 SRC = Path(__file__).parents[2] / "src" / "hierlearn"

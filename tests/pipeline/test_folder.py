@@ -13,8 +13,7 @@ import warm
 from files.stray_files import stray_name
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
-from hierlearn.files.locks import locked
-from hierlearn.files.writing import WriteError
+from hierlearn.files.writing import WriteError, locked
 from hierlearn.pipeline import Pipeline, folder, train
 from hierlearn.pipeline.folder import NEXT, TRAINING, check_free, complete_swap, training_folder
 from hierlearn.pipeline.run import Reporting

@@ -446,7 +446,7 @@ def test_two_processes_at_once_lose_nothing(folder):
 
 def test_a_folder_that_another_process_holds_is_named(folder, monkeypatch):
     code = (
-        "import sys; from pathlib import Path; from hierlearn.files.locks import locked\n"
+        "import sys; from pathlib import Path; from hierlearn.files.writing import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.readline()\n"
     )
     with subprocess.Popen(

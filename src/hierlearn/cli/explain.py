@@ -61,7 +61,7 @@ def explain(
     from hierlearn.cli.sources import check_goes_with
     from hierlearn.datasets.tables.write import check_ending, table_writer
     from hierlearn.errors import plural
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard
     from hierlearn.networks.memories import memory_heads
     from hierlearn.pipeline.explain import has_parts, reasons, rows_of
     from hierlearn.pipeline.predict import (

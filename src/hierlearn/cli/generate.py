@@ -266,7 +266,7 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
         values: of the options and arguments by name; None or absent where not given.
     """
     from hierlearn.cli.show import writes
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard
     from hierlearn.files.writing import WriteError, check_output, check_output_folder
 
     if not writes():

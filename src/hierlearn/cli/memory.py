@@ -41,7 +41,7 @@ def load_with_memory(folder: Path, options: Mapping[str, Any]) -> Pipeline:
 
 def locked_in_place(folder: Path, options: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Let no other process change a model that is read and then replaced in place."""
-    from hierlearn.files.locks import locked
+    from hierlearn.files.writing import locked
 
     return locked(folder) if options["in_place"] and folder.is_dir() else nullcontext()
 

@@ -112,8 +112,7 @@ def predict(
     from hierlearn.cli.model_rows import load_model
     from hierlearn.cli.show import working
     from hierlearn.errors import plural
-    from hierlearn.files.locations import without_secrets
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard, without_secrets
     from hierlearn.pipeline.answers import answer_file, kept_names
     from hierlearn.pipeline.predict import (
         Predictor,
@@ -251,7 +250,7 @@ def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:
 def check_engine(options: Mapping[str, Any]) -> None:
     """Raise on an engine that is not known, and on options that do not go together."""
     from hierlearn.datasets.tables.write import check_ending
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard
 
     out: Path = options["out"]
     if options["engine"] is None:
@@ -284,7 +283,7 @@ def ending_of(options: Mapping[str, Any]) -> str:
 
 def shown_output(out: Path) -> str:
     """Return what to call the file that is written."""
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard
 
     return "standard output" if is_standard(out) else str(out)
 

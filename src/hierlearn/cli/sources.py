@@ -63,7 +63,7 @@ def check_goes_with(options: Mapping[str, Any], names: Iterable[str], other: str
 @contextmanager
 def reading(name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show on a terminal what is read; yield a callback that shows a bar for downloads."""
-    from hierlearn.printable import printable
+    from hierlearn.errors import printable
     from hierlearn.terminal import Console, Text, progress
 
     name = without_secrets(name)

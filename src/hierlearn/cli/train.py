@@ -66,7 +66,7 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
     A number that is null is None, unlike one that the file does not name.
     """
-    from hierlearn.files.records import read_yaml
+    from hierlearn.files.structured import read_yaml
 
     loaded = read_yaml(path, ConfigError)
     if loaded is None:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, plural, printable
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.names import WIDEST, shorten
-from hierlearn.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

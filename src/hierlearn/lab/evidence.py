@@ -23,7 +23,7 @@ import torch
 
 from hierlearn.errors import DataError
 from hierlearn.files.reading import LARGE, guarded, read_json
-from hierlearn.files.schema import check
+from hierlearn.files.structured import check
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, remove
 from hierlearn.memory.store import take_rows

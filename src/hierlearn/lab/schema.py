@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from hierlearn.files.schema import Extra, Range
+from hierlearn.files.structured import Extra, Range
 
 
 @dataclass

@@ -24,8 +24,7 @@ import torch
 
 from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import LARGE, guarded, is_file, read_json
-from hierlearn.files.records import json_line, read_log, read_records
-from hierlearn.files.schema import check
+from hierlearn.files.structured import check, json_line, read_log, read_records
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
 from hierlearn.hierarchy import Hierarchy

@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import check_regular
-from hierlearn.files.schema import Range, check
+from hierlearn.files.structured import Range, check
 from hierlearn.memory.search import best_of, distances_of, find_distance, nearest
 
 if TYPE_CHECKING:

@@ -33,18 +33,19 @@ import torch
 
 from hierlearn.backbones.size import check_numbers
 from hierlearn.errors import DataError, HierlearnError, arg, shown
-from hierlearn.files.locks import WAIT, BusyError, locked
 from hierlearn.files.reading import SMALL, open_regular, parse_json, read_json, read_text
-from hierlearn.files.records import read_log
-from hierlearn.files.schema import Extra, Range, check
+from hierlearn.files.structured import Extra, Range, check, read_log
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.files.writing import (
     HIDDEN,
     STRAY,
+    WAIT,
+    BusyError,
     WriteError,
     atomic_write,
     check_output_folder,
     is_empty,
+    locked,
     new_folder,
     remove,
     remove_strays,

@@ -34,7 +34,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import guarded, parse_json, read_json
-from hierlearn.files.schema import check
+from hierlearn.files.structured import check
 from hierlearn.files.tensors import CheckpointError, map_tensor, read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from hierlearn.datasets.tables.kinds import as_float32
 from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
-from hierlearn.errors import DataError, HierlearnError, plural
+from hierlearn.errors import DataError, HierlearnError, plural, printable
 from hierlearn.features import Preprocessor, from_state
 from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
@@ -62,7 +62,6 @@ from hierlearn.pipeline.inference import stream_outputs
 from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
 from hierlearn.pipeline.missing import note_missing
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
-from hierlearn.printable import printable
 from hierlearn.registry import is_spelled, refuse_imports, untrusted
 from hierlearn.training.processes import find_device
 from hierlearn.training.rows import as_rows

@@ -32,7 +32,7 @@ import torch
 from hierlearn.datasets.dataset import count_rows, shown_texts
 from hierlearn.errors import HierlearnError, LabelError, quoted
 from hierlearn.features.images import as_images
-from hierlearn.files.locks import locked
+from hierlearn.files.writing import locked
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.names import inherit_titles

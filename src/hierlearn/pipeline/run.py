@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, arg, plural
-from hierlearn.files.schema import Extra, check
+from hierlearn.files.structured import Extra, check
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.pipeline.folder import check_plain
 from hierlearn.pipeline.pipeline import versions

@@ -278,7 +278,7 @@ def open_streams(
     from hierlearn.cli.model_rows import open_stream, reads_images
     from hierlearn.cli.sources import check_not_given
     from hierlearn.errors import HierlearnError, quoted
-    from hierlearn.files.standard import is_standard
+    from hierlearn.files.locations import is_standard
     from hierlearn.service.parts import check_alike, tables_in
 
     if reads_images(model):

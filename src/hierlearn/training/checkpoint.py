@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 
 from hierlearn.errors import HierlearnError, arg, plural
-from hierlearn.files.schema import Extra, Range, check
+from hierlearn.files.structured import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
 from hierlearn.files.writing import WriteError, remove
 

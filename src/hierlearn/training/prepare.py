@@ -22,6 +22,7 @@ from hierlearn.errors import (
     DataWarning,
     HierlearnError,
     plural,
+    printable,
     quoted,
     unknown_name,
 )
@@ -40,7 +41,6 @@ from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.trees import forest_heads
-from hierlearn.printable import printable
 from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
 from hierlearn.training.choose import Decision, Facts, choose, default_network
 from hierlearn.training.initialize import initialize

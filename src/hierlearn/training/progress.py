@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
-from hierlearn.files.records import json_line, read_log
+from hierlearn.files.structured import json_line, read_log
 from hierlearn.files.writing import append_text, atomic_write
 
 if TYPE_CHECKING:

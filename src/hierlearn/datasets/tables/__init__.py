@@ -13,9 +13,17 @@ from hierlearn.datasets.tables.arrow import ArrowFile, ParquetFile
 from hierlearn.datasets.tables.cell_files import ExcelFile, JsonLinesFile, SqliteFile
 from hierlearn.datasets.tables.delimited import DelimitedFile
 from hierlearn.errors import DataError, arg
-from hierlearn.files.locations import Location, RemotePath, as_location, file_and_part, tables_in
+from hierlearn.files.locations import (
+    STANDARD,
+    Location,
+    RemotePath,
+    as_location,
+    file_and_part,
+    is_standard,
+    standard_input,
+    tables_in,
+)
 from hierlearn.files.reading import is_compressed, is_folder, plain_ending
-from hierlearn.files.standard import STANDARD, is_standard, standard_input
 
 if TYPE_CHECKING:
     from pathlib import Path

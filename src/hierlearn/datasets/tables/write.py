@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import DataError
+from hierlearn.files.locations import is_standard, standard_output
 from hierlearn.files.reading import is_compressed, plain_ending
 from hierlearn.files.rows import delimiter_of
-from hierlearn.files.standard import is_standard, standard_output
 from hierlearn.files.writing import atomic_write
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from hierlearn.errors import DataError
-from hierlearn.files.schema import Extra, Range, check
+from hierlearn.files.structured import Extra, Range, check
 
 
 @dataclass
