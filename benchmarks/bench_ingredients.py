@@ -25,10 +25,9 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.measure import compute
 from hierlearn.pipeline.blend import BlendRows, predict_answers
 from hierlearn.pipeline.run import Reporting, run
-from hierlearn.training.blending import Ingredient, answers_of, ingredients
+from hierlearn.training.blending import Ingredient, answers_of, ingredients, scorer, select
 from hierlearn.training.choose import Facts
 from hierlearn.training.processes import Processes
-from hierlearn.training.selection import scorer, select
 from hierlearn.training.settings import Plan
 from machine import RESULTS, write
 

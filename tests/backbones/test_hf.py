@@ -12,8 +12,8 @@ import torch
 
 from backbones.text_models import WORDS, bert_config, save_model, save_tokenizer
 from hierlearn.backbones import find_backbone
+from hierlearn.backbones.backbone import check_numbers
 from hierlearn.backbones.hf import HFBackbone, TextEncoder, longest_input
-from hierlearn.backbones.size import check_numbers
 from hierlearn.errors import HierlearnError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from hierlearn.backbones import backbone
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.networks import NETWORKS, InputSpec
-from hierlearn.networks.augment import Augment, OwnAugment, make_augment
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.ensemble import LoopedEnsemble, Noise, ensemble_of
+from hierlearn.networks.images import Augment, OwnAugment, make_augment
 from hierlearn.networks.layers import Share
 
 TREE = Hierarchy.from_paths(["a/x", "a/y", "b"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hierlearn.kernels import noise as kernels
-from hierlearn.networks.noise import StepSeeds
+from hierlearn.networks.layers import StepSeeds
 from kernels.kernel_cases import DEVICE
 
 

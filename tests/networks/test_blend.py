@@ -14,8 +14,8 @@ from hierlearn.links import HeadOutput
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.blend import Blend, PartSpec, memories_alone, memory_shares
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.memories import embed, embeddings_of, memory_heads
-from hierlearn.networks.sparse import SparseRows
 
 SPACE = LabelSpace(Hierarchy.from_paths(["a/b", "a/c", "d"]))
 JOINT = {"main": HeadSpec("neighbors", {"size": 4}), "bce": HeadSpec("linear", {"link": "max"})}

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from hierlearn.networks.layers import Dropout, Share
-from hierlearn.networks.noise import CALL, StepSeeds
+from hierlearn.networks.layers import CALL, Dropout, Share, StepSeeds
 
 WORD = 2**64
 

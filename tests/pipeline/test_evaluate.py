@@ -16,10 +16,10 @@ from hierlearn.pipeline import Pipeline, evaluate, train
 from hierlearn.pipeline.evaluate import EvaluationWarning, known_entries
 from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
+from hierlearn.training.blending import scorer
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
 from hierlearn.training.rows import Rows
-from hierlearn.training.selection import scorer
 from hierlearn.training.solvers.solver import EarlyStopping, member_values
 from training.datasets import TREE, partial_problem, plan, problem
 

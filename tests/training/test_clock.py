@@ -2,15 +2,15 @@
 
 import pytest
 
-from hierlearn.training import clock
-from hierlearn.training.clock import Clock, OutOfTime
+from hierlearn.training import blending
+from hierlearn.training.blending import Clock, OutOfTime
 
 
 @pytest.fixture
 def now(monkeypatch):
     """A clock that the test moves."""
     at = [100.0]
-    monkeypatch.setattr(clock.time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(blending.time, "monotonic", lambda: at[0])
     return at
 
 

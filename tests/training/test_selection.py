@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.training.selection import (
+from hierlearn.training.blending import (
     counted_average_precision,
     is_larger_better,
     scorer,

@@ -12,11 +12,14 @@ packages are imported when it is used. A family of your own takes one line,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from hierlearn.backbones.backbone import Backbone, Encoder
-from hierlearn.backbones.encoder_spec import parse_encoder
 from hierlearn.backbones.hf import HFBackbone
 from hierlearn.backbones.timm import TimmBackbone
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.options import parse_pairs
 
 BACKBONES: dict[str, Backbone] = {"hf": HFBackbone(), "timm": TimmBackbone()}
 
@@ -34,6 +37,27 @@ def find_backbone(name: str) -> tuple[Backbone, str]:
     if not colon or not source:
         raise HierlearnError(f"{name!r} names no backbone; write {prefix}:{BACKBONES[prefix].such}")
     return BACKBONES[prefix], source
+
+
+def parse_encoder(value: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source of an encoder and its options, as plain values.
+
+    Args:
+        value: ``prefix:source``, which options may follow after commas, or a mapping of ``source``
+            and the options.
+
+    Example:
+        >>> parse_encoder("hf:models/small,pooling=cls")
+        {'source': 'hf:models/small', 'pooling': 'cls'}
+    """
+    if isinstance(value, Mapping):
+        if not isinstance(value.get("source"), str):
+            raise HierlearnError(f"an encoder needs a source such as hf:PATH, not {dict(value)!r}")
+        return dict(value)
+    if not isinstance(value, str):
+        raise HierlearnError(f"an encoder is written hf:PATH, not {value!r}")
+    source, *options = value.split(",")
+    return {"source": source.strip(), **parse_pairs(options, f"the encoder {source}")}
 
 
 __all__ = ["BACKBONES", "Backbone", "Encoder", "find_backbone", "names_backbone", "parse_encoder"]

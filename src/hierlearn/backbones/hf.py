@@ -4,27 +4,39 @@
 
 Of a network with encoder and decoder, such as T5, the encoder is used. A text without any token
 has features of 0.
+
+A source is a folder, or a name to download, which is checked with one request. Code that comes
+with a model is never run, and only safetensors are read, never pickles. Whatever goes wrong is one
+sentence.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 
 from hierlearn.backbones.backbone import Backbone, Encoder
-from hierlearn.backbones.lora import ALL, BASE, Lora
-from hierlearn.backbones.sources import find_transformers, first_line, locate, plain, quiet, reading
+from hierlearn.backbones.compiled import declare_operators
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.files.reading import is_file, is_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor
 
 Pooling = Literal["mean", "cls", "last"]
 PADDING = -1  # in rows of token ids
+TIMEOUT = 5  # seconds until a server that does not answer counts as unreachable
+ALL_LAYERS = "all-linear"  # what LoRA adapts by default
+BASE = ".base_layer"  # in the name of a frozen weight that has an adapter
 # Families whose positions begin after that of padding.
 SHIFTED = (
     *("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "esm"),
@@ -125,7 +137,7 @@ class HFBackbone(Backbone):
         lora_rank: int = 8,
         lora_alpha: float | None = None,
         lora_dropout: float = 0.0,
-        lora_targets: str = ALL,
+        lora_targets: str = ALL_LAYERS,
     ) -> TextEncoder:
         """Return the encoder of a configuration, with random weights.
 
@@ -229,3 +241,223 @@ def longest_input(description: Mapping[str, Any]) -> int | None:
     if description.get("model_type") in SHIFTED:
         most -= int(description.get("pad_token_id") or 0) + 1
     return most
+
+
+# Keys of a configuration that say nothing about the network, or would load something else.
+DROPPED = (
+    *("transformers_version", "architectures", "dtype", "torch_dtype", "problem_type"),
+    *("id2label", "label2id", "task_specific_params", "auto_map", "quantization_config"),
+    *("attn_implementation", "experts_implementation", "custom_pipelines", "name_or_path"),
+    *("return_dict", "output_hidden_states", "output_attentions", "use_cache"),
+)
+
+
+def find_transformers() -> Any:
+    """Import transformers, or say how to install it."""
+    declare_operators()
+    try:
+        import transformers
+    except ImportError as error:
+        raise HierlearnError(
+            f"text encoders need transformers ({error}); install it with: pip install transformers"
+        ) from None
+    return transformers
+
+
+def locate(source: str) -> tuple[str, dict[str, Any]]:
+    """Return where to read a source from, and how, as ``from_pretrained`` takes it.
+
+    Args:
+        source: a folder, or a name to download.
+    """
+    safe: dict[str, Any] = {"trust_remote_code": False}
+    path = Path(source).expanduser()
+    if is_folder(path):
+        if not (path / "config.json").is_file():
+            raise HierlearnError(
+                f"{source} has no config.json; a model is a folder that save_pretrained has written"
+            )
+        return str(path), {**safe, "local_files_only": True}
+    if is_file(path):
+        raise HierlearnError(f"{source} is a file; name the folder of a model of transformers")
+    if source[0] in "/.~" or source.count("/") > 1 or "\\" in source:
+        raise HierlearnError(
+            f"{source}: no such folder; name the folder of a model that save_pretrained has written"
+        )
+    return source, {**safe, "local_files_only": not can_download(source)}
+
+
+def can_download(name: str) -> bool:
+    """Whether a model can be downloaded; False where it is in the cache of transformers only."""
+    try:
+        import huggingface_hub as hub  # far quicker than transformers, which brings it
+        from huggingface_hub import errors
+    except ImportError:
+        find_transformers()
+        raise
+
+    cached = isinstance(hub.try_to_load_from_cache(name, "config.json"), str)
+    if hub.constants.HF_HUB_OFFLINE:
+        if cached:
+            return False
+        raise HierlearnError(
+            f"{name} is no folder, and HF_HUB_OFFLINE does not allow downloading it"
+        )
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(name, "config.json"), timeout=TIMEOUT)
+    except (errors.RepositoryNotFoundError, errors.EntryNotFoundError, errors.HFValidationError):
+        raise HierlearnError(
+            f"{name} is neither a folder nor a model that can be downloaded; check the name"
+        ) from None
+    except Exception as error:  # of the connection, which can fail in many ways
+        if cached:
+            return False
+        raise HierlearnError(
+            f"{name} is no folder and cannot be downloaded ({first_line(error)}); name the folder "
+            f"of a model"
+        ) from None
+    return True
+
+
+@contextmanager
+def reading(source: str, what: str) -> Iterator[None]:
+    """Turn whatever transformers raises into one sentence, and keep it quiet.
+
+    Args:
+        source: what is read.
+        what: the part of it, such as "tokenizer".
+    """
+    try:
+        with quiet():
+            yield
+    except HierlearnError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if "trust_remote_code" in text or "custom code" in text:
+            raise HierlearnError(
+                f"{source} needs code of its own, which is never run; use a model whose code is "
+                f"part of transformers"
+            ) from None
+        if "model.safetensors" in text:
+            raise HierlearnError(
+                f"{source} has no weights as safetensors, and others are not read; save it again "
+                f"with save_pretrained"
+            ) from None
+        raise HierlearnError(
+            f"the {what} of {source} cannot be read ({first_line(error)}); name another model, or "
+            f"save it again with save_pretrained"
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing; progress bars stay where there is a terminal."""
+    logging = find_transformers().utils.logging
+    import huggingface_hub.utils as hub
+
+    utils: Any = hub
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hidden = not sys.stderr.isatty()
+    downloads = hidden and not utils.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    if hidden:
+        logging.disable_progress_bar()
+    if downloads:
+        utils.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(before)
+        if hidden and bars:
+            logging.enable_progress_bar()
+        if downloads:
+            utils.enable_progress_bars()
+
+
+def first_line(error: BaseException) -> str:
+    """Return the beginning of a message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:160]
+
+
+def plain(values: Any) -> Any:
+    """Return a configuration without what is not about the network; see ``DROPPED``."""
+    if isinstance(values, dict):
+        return {
+            str(key): plain(value)
+            for key, value in values.items()
+            if key not in DROPPED and not str(key).startswith("_")
+        }
+    return [plain(one) for one in values] if isinstance(values, (list, tuple)) else values
+
+
+# ---------------------------------------- LoRA
+
+
+@dataclass(frozen=True)
+class Lora:
+    """LoRA: small trained matrices beside the frozen ones of a network, through peft.
+
+        W x  becomes  W x + (alpha / r) B A x,    A (r, in), B (out, r), B = 0 before training
+
+    Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", eq. (3).
+
+    Attributes:
+        rank: r.
+        alpha: the scale of what is added is alpha / r; by default 2 r.
+        dropout: of the inputs of A.
+        targets: the names of the layers, comma-separated; by default all linear ones.
+    """
+
+    rank: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    targets: str = ALL_LAYERS
+
+    def __post_init__(self) -> None:
+        if not is_number(self.rank) or int(self.rank) != self.rank or not 1 <= self.rank <= 4096:
+            raise HierlearnError(f"lora_rank must be an integer from 1 to 4096, not {self.rank!r}")
+        if self.alpha is not None and (not is_number(self.alpha) or not 0 < self.alpha < 1e6):
+            raise HierlearnError(f"lora_alpha must be above 0, not {self.alpha!r}")
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise HierlearnError(f"lora_dropout must be in [0, 1), not {self.dropout!r}")
+        if not isinstance(self.targets, str) or not self.targets.strip(", "):
+            raise HierlearnError(
+                f"lora_targets must be names of layers such as query,value, or {ALL_LAYERS}, not "
+                f"{self.targets!r}"
+            )
+
+    def apply(self, model: Any) -> Any:
+        """Add adapters to a network, which is changed; the rest of it is frozen."""
+        try:
+            import peft
+        except ImportError as error:
+            raise HierlearnError(
+                f"tuning 'lora' needs peft ({error}); install it with: pip install peft"
+            ) from None
+        names = [name.strip() for name in self.targets.split(",") if name.strip()]
+        config = peft.LoraConfig(
+            r=int(self.rank),
+            lora_alpha=2 * int(self.rank) if self.alpha is None else self.alpha,  # type: ignore[arg-type]
+            lora_dropout=self.dropout,
+            target_modules=ALL_LAYERS if names == [ALL_LAYERS] else names,
+        )
+        try:
+            with quiet():
+                adapted = peft.inject_adapter_in_model(config, model)
+        except ValueError as error:
+            raise HierlearnError(
+                f"lora_targets {self.targets!r} do not fit this network ({first_line(error)}); use "
+                f"{ALL_LAYERS}"
+            ) from None
+        for name, value in adapted.named_parameters():
+            value.requires_grad_("lora_" in name)
+        return adapted
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and no boolean."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hierlearn.backbones.backbone import Backbone, Encoder, in_parts
 from hierlearn.backbones.compiled import declare_operators
-from hierlearn.backbones.sources import TIMEOUT, first_line
+from hierlearn.backbones.hf import TIMEOUT, first_line
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.files.reading import check_regular
 
@@ -109,7 +109,7 @@ class TimmBackbone(Backbone):
             description: what ``describe`` returned.
             pretrained: whether ``load`` reads weights, or leaves them random.
             weights: a file of weights in safetensors, instead of those of the hub.
-            augment: how images are changed while training; see ``networks.augment``.
+            augment: how images are changed while training; see ``networks.images``.
             flip: whether they are mirrored, too.
         """
         del augment, flip  # the network that is trained adds them

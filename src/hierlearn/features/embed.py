@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from hierlearn.backbones import find_backbone
-from hierlearn.backbones.size import check_numbers, check_shapes
+from hierlearn.backbones.backbone import check_numbers, check_shapes
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, nest, nested, stored

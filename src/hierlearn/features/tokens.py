@@ -8,8 +8,14 @@ import numpy as np
 import torch
 
 from hierlearn.backbones import find_backbone
-from hierlearn.backbones.hf import PADDING, longest_input
-from hierlearn.backbones.sources import find_transformers, first_line, locate, reading
+from hierlearn.backbones.hf import (
+    PADDING,
+    find_transformers,
+    first_line,
+    locate,
+    longest_input,
+    reading,
+)
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
 

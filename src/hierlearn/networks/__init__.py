@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
-from hierlearn.networks.cnn import CNNEncoder, cnn
-from hierlearn.networks.embeddings import embeddings
 from hierlearn.networks.heads import HEADS, LinearHead
-from hierlearn.networks.inputs import InputSpec
-from hierlearn.networks.linear import linear
-from hierlearn.networks.mlp import MLPEncoder, mlp
+from hierlearn.networks.images import CNNEncoder, cnn
+from hierlearn.networks.inputs import InputSpec, SparseRows
+from hierlearn.networks.linear import embeddings, linear
+from hierlearn.networks.mlp import MLPEncoder, TokenBagEncoder, mlp, token_bag
 from hierlearn.networks.network import Network, read_output
-from hierlearn.networks.sparse import SparseRows
-from hierlearn.networks.token_bag import TokenBagEncoder, token_bag
 from hierlearn.networks.trees import trees
 from hierlearn.registry import Registry
 

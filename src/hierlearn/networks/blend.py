@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput, make_link
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.network import read_output
-from hierlearn.networks.sparse import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

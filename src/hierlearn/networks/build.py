@@ -3,6 +3,8 @@
 A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:name`` of code
 that is importable. A factory gets
 the label space and the InputSpec, and returns any ``nn.Module``.
+
+Backbone: the encoder of a pretrained network, trained with a linear head.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.backbones import names_backbone
+from hierlearn.backbones import find_backbone, names_backbone
 from hierlearn.errors import HierlearnError, plural, unknown_name
-from hierlearn.networks.backbone import backbone
 from hierlearn.networks.blend import PartSpec, build_blend
 from hierlearn.networks.ensemble import ensemble_of, networks_in
-from hierlearn.networks.heads import make_head
+from hierlearn.networks.heads import LinearHead, make_head
+from hierlearn.networks.images import make_augment
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.layers import check_memory
 from hierlearn.networks.network import Network
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from hierlearn.hierarchy import LabelSpace
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import Link
 
 GIVEN = ("label_space", "inputs")  # arguments of a factory that are not options
 
@@ -207,3 +210,38 @@ def with_heads(
             for name, head in heads.items()
         },
     )
+
+
+def backbone(
+    label_space: LabelSpace | Hierarchy,
+    inputs: InputSpec,
+    *,
+    source: str,
+    description: Mapping[str, Any],
+    link: str | Link = "sigmoid",
+    **options: Any,
+) -> Network:
+    """Return a backbone with random weights, then a linear head.
+
+    Args:
+        label_space: what can be predicted.
+        inputs: what it reads; a backbone sizes itself.
+        source: ``prefix:source``, where its weights come from when it is trained.
+        description: how to build it without the source.
+        link: how the head reads its logits.
+        options: of the backbone.
+    """
+    family, _ = find_backbone(source)
+    known = description.get("vocab_size")
+    if inputs.kind == "tokens" and known is not None and inputs.width > known:
+        raise HierlearnError(
+            f"tokens up to {inputs.width:,} need a vocabulary of more than {known}"
+        )
+    encoder = family.build(description, **options)
+    if family.reads == "images":
+        made: Any = encoder
+        made.augment = make_augment(options.get("augment", "none"), flip=options.get("flip", False))
+    return Network(encoder, LinearHead(encoder.features, label_space, link))
+
+
+backbone.search_space = {}  # type: ignore[attr-defined]  # values worth trying

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
-from hierlearn.networks.layers import Dropout, Share
+from hierlearn.networks.layers import Dropout, Share, StepSeeds
 from hierlearn.networks.network import Auxiliary, Network
-from hierlearn.networks.noise import StepSeeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from torch import nn
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.memory import NeighborHead
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, check_size
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.links import Head, HeadOutput
-from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.inputs import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -50,15 +50,19 @@ from hierlearn.pipeline.run import Beginning, Job, Reporting, check_identity, de
 from hierlearn.training.backbones import fitted_embedder, resolve
 from hierlearn.training.blending import (
     FOLD_SEEDS,
+    Clock,
     Ingredient,
+    OutOfTime,
+    Selection,
     answers_of,
     check_free_choice,
+    held_out,
     ingredients,
+    is_larger_better,
+    scorer,
     seeds_of,
+    select,
 )
-from hierlearn.training.clock import Clock, OutOfTime
-from hierlearn.training.folds import held_out
-from hierlearn.training.memorize import memorize
 from hierlearn.training.prepare import (
     Extras,
     Prepared,
@@ -67,10 +71,9 @@ from hierlearn.training.prepare import (
     prepare,
     split_rows,
 )
-from hierlearn.training.probabilities import network_outputs
+from hierlearn.training.probabilities import memorize, network_outputs
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.progress import Overall, Progress, progress_bar
-from hierlearn.training.selection import Selection, is_larger_better, scorer, select
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:

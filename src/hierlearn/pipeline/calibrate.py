@@ -24,7 +24,7 @@ from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.seen_rows import row_digests
-from hierlearn.training.folds import deal, first_class, group_numbers
+from hierlearn.training.blending import deal, first_class, group_numbers
 from hierlearn.training.prepare import Extras, Prepared, prepare
 from hierlearn.training.recipes import RECIPES
 

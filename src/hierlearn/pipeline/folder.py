@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import torch
 
-from hierlearn.backbones.size import check_numbers
+from hierlearn.backbones.backbone import check_numbers
 from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import SMALL, open_regular, parse_json, read_json, read_text
 from hierlearn.files.structured import Extra, Range, check, read_log

@@ -33,7 +33,7 @@ from hierlearn.datasets.dataset import count_rows
 from hierlearn.features.numbers import NumericPreprocessor
 from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
 from hierlearn.features.table import TablePreprocessor
-from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.inputs import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

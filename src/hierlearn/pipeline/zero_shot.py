@@ -25,7 +25,7 @@ from hierlearn.links import from_similarities, make_link
 from hierlearn.links.similarities import TEMPERATURE, terminal_scores
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network
-from hierlearn.networks.embeddings import NAME
+from hierlearn.networks.linear import NAME
 from hierlearn.pipeline.pipeline import Pipeline, versions
 
 if TYPE_CHECKING:

@@ -2,26 +2,52 @@
 
 Each is a recipe with changes. A training with several heads gives several answers, each of which
 may get a weight of its own; what is of no use gets none, so a blend can only be offered more.
+
+Clock: the time that a training may take, and what stops one that would take longer.
+
+Folds: which rows are predicted by networks that were not trained on them.
+
+Rows with one path are dealt out class by class, so that every fold has its share of each class.
+Rows with the same id stay together, since a row must not be predicted from its own copies.
+
+Selection: the weights of a blend by greedy forward selection on held-out predictions.
+
+Beginning with nothing, the answer is added whose average with those already chosen is best, again
+and again, with replacement (Caruana et al., 2004); an answer chosen k times of n has weight k / n.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from hierlearn.errors import HierlearnError
+from hierlearn.metrics import find_metric
+from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.training.folds import FEW_ROWS
 from hierlearn.training.recipes import neighbors
+from hierlearn.training.seeding import generator
 from hierlearn.training.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.training.choose import Facts
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.settings import Plan
+
+    Ints = NDArray[np.int64]
+    from torch import Tensor
+
+    from hierlearn.hierarchy import LabelSpace
 
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
@@ -182,3 +208,211 @@ def seeds_of(plan: Plan) -> int:
     """Return how many networks each part of a blend has in the end."""
     given = plan.settings.get("ensemble_size")
     return SEEDS if given is None else Settings.from_dict({"ensemble_size": given}).ensemble_size
+
+
+WARM_UP = 10  # steps before a training is judged by its speed
+
+
+class OutOfTime(Exception):  # noqa: N818  a signal, caught below
+    """A training would take more time than is left."""
+
+
+@dataclass
+class Clock:
+    """The time that is left.
+
+    Attributes:
+        limit: seconds in all; None for no limit.
+        begun: when it started.
+    """
+
+    limit: float | None
+    begun: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def left(self) -> float:
+        """The seconds until the limit."""
+        if self.limit is None:
+            return float("inf")
+        return self.limit - (time.monotonic() - self.begun)
+
+    def watch(self, budget: float, times: float = 1.0) -> Callable[[int, int], None]:
+        """Return a callback for every step that stops a training which takes too long.
+
+        Args:
+            budget: the seconds that it may take.
+            times: how many such trainings must fit.
+        """
+        begun = time.monotonic()
+
+        def on_step(step: int, steps: int) -> None:
+            taken = time.monotonic() - begun
+            if step >= min(WARM_UP, steps) and taken / step * steps * times > budget:
+                raise OutOfTime
+
+        return on_step
+
+
+FOLDS = 5
+FEW_ROWS = 5000  # below, every row is predicted once; from there on, those of one fold are
+MOST_ENTRIES = 50_000_000  # probabilities that are held out, of one answer
+
+
+def held_out(
+    labels: Labels, ids: Sequence[str] | None = None, *, seed: int = 0, folds: int = FOLDS
+) -> list[Ints]:
+    """Return the rows that each training leaves out: five folds of few rows, one fold of many.
+
+    Args:
+        labels: of all rows.
+        ids: of the rows; None where all differ.
+        seed: of the order in which rows are dealt out.
+        folds: how many.
+    """
+    rows = len(labels)
+    groups = group_numbers(ids, rows)
+    count = int(groups.max()) + 1 if rows else 0
+    if count < 2:
+        raise HierlearnError(
+            f"out-of-fold predictions need rows of at least 2 different ids, not {count}"
+        )
+    folds = min(folds, count)
+    fold_of_group = deal(first_class(labels), groups, folds, seed)
+    fold = fold_of_group[groups]
+    found = [np.flatnonzero(fold == number) for number in range(folds)]
+    most = max(MOST_ENTRIES // len(labels.hierarchy), 1)
+    if rows < FEW_ROWS and rows <= most:
+        return found
+    return [found[0][:most]]
+
+
+def group_numbers(ids: Sequence[str] | None, rows: int) -> Ints:
+    """Return the number of each row's group, from 0."""
+    if ids is None:
+        return np.arange(rows)
+    _, found = np.unique(np.asarray(ids).astype(str), return_inverse=True)
+    return found.astype(np.int64)
+
+
+def first_class(labels: Labels) -> Ints:
+    """Return the most specific class of each row with one path; -1 for every other row."""
+    offsets, classes = labels.terminal
+    found = np.full(len(labels), -1, dtype=np.int64)
+    single = np.diff(offsets) == 1
+    found[single] = classes[offsets[:-1][single]]
+    return found
+
+
+def deal(classes: Ints, groups: Ints, folds: int, seed: int) -> Ints:
+    """Return the fold of each group: shuffled, ordered by the class of its first row, dealt out."""
+    import torch
+
+    count = int(groups.max()) + 1
+    _, first = np.unique(groups, return_index=True)
+    shuffled = torch.randperm(count, generator=generator(seed, "folds")).numpy()
+    ordered = shuffled[np.argsort(classes[first][shuffled], kind="stable")]
+    found = np.empty(count, dtype=np.int64)
+    found[ordered] = np.arange(count) % folds
+    return found
+
+
+PICKS = 16
+CODES = 1 << 15  # half-precision numbers from 0 up
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The result.
+
+    Attributes:
+        weights: of the answers that were chosen; they sum to 1.
+        value: of the metric, for their average; None where nothing was compared.
+        single: of the metric, for every answer alone.
+    """
+
+    weights: dict[str, float]
+    value: float | None
+    single: dict[str, float]
+
+
+def select(
+    predictions: Mapping[str, Tensor],
+    score: Callable[[Tensor], float],
+    *,
+    picks: int = PICKS,
+    larger: bool = True,
+) -> Selection:
+    """Choose the weights under which an average of predictions is best.
+
+    Args:
+        predictions: (N, C) held-out probabilities of every answer.
+        score: of an average, such as ``scorer`` returns.
+        picks: how many answers to choose, with replacement; the best number of them is kept.
+        larger: whether a larger score is better.
+    """
+    sign = 1.0 if larger else -1.0
+    single = {name: score(p) for name, p in predictions.items()}
+    counts = dict.fromkeys(predictions, 0)
+    total: Tensor | None = None
+    best: tuple[float, dict[str, int]] | None = None
+    for pick in range(1, picks + 1):
+        if total is None:
+            values = dict(single)
+        else:
+            values = {name: score((total + p) / pick) for name, p in predictions.items()}
+        chosen = max(values, key=lambda name: sign * values[name])
+        counts[chosen] += 1
+        total = predictions[chosen].clone() if total is None else total.add_(predictions[chosen])
+        if best is None or sign * values[chosen] > sign * best[0]:
+            best = values[chosen], dict(counts)
+    assert best is not None
+    value, kept = best
+    picked = sum(kept.values())
+    return Selection({k: n / picked for k, n in kept.items() if n}, value, single)
+
+
+def scorer(
+    metric: str, targets: Tensor, label_space: LabelSpace, mask: Tensor | None = None
+) -> Callable[[Tensor], float]:
+    """Return what scores (N, C) probabilities by a metric.
+
+    AU(PRC) pools all entries; it is computed from probabilities in half precision, which sorts
+    millions of them by counting.
+
+    Args:
+        metric: a name of METRICS, one number.
+        targets: (N, C) closed multi-hot.
+        label_space: what can be predicted.
+        mask: (N, C) which targets are known; None for all.
+    """
+    if metric == "au-prc":
+        return lambda p: counted_average_precision(p, targets, mask)
+
+    def score(p: Tensor) -> float:
+        return float(compute(metric, p, targets, label_space, mask))
+
+    return score
+
+
+def counted_average_precision(p: Tensor, targets: Tensor, mask: Tensor | None = None) -> float:
+    """Return the average precision of all entries, with p rounded to half precision.
+
+    Args:
+        p: (N, C) probabilities.
+        targets: (N, C) what is true.
+        mask: (N, C) which entries count; None for all.
+    """
+    codes = p.half().view(torch.int16).reshape(-1).long()  # grows with p, which is at least 0
+    truth = targets.reshape(-1)
+    if mask is not None:
+        codes, truth = codes[mask.reshape(-1)], truth[mask.reshape(-1)]
+    every = torch.bincount(codes, minlength=CODES).flip(0).double()
+    true = torch.bincount(codes[truth], minlength=CODES).flip(0).double()
+    found = true.cumsum(0)
+    precision = found / every.cumsum(0).clamp_min(1)
+    return float((precision * true).sum() / found[-1].clamp_min(1))
+
+
+def is_larger_better(metric: str) -> bool:
+    """Whether a metric is better where it is larger."""
+    return find_metric(metric).direction == "up"

@@ -1,4 +1,10 @@
-"""Prepare: from a dataset and a plan to rows, a loss and a network that are ready to train."""
+"""Prepare: from a dataset and a plan to rows, a loss and a network that are ready to train.
+
+The start of a training: what heads take from the labels, class priors, and the last weights.
+
+``INITIALIZERS`` maps a name to a function ``(network, labels, weights)`` that sets the last weights
+of a network or an ensemble; "random" leaves them as they are.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +42,14 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
-from hierlearn.networks.ensemble import auxiliary_heads, head_names
+from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in, set_prior
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.trees import forest_heads
+from hierlearn.registry import Registry
 from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
 from hierlearn.training.choose import Decision, Facts, choose, default_network
-from hierlearn.training.initialize import initialize
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
@@ -70,6 +76,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     from collections.abc import Callable
 
+    Initializer = Callable[[nn.Module, Labels, Floats | None], None]
 
 MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
 ONE_ROW_EACH = 0.9  # of the labels
@@ -576,3 +583,37 @@ def backbone_line(prepared: Prepared) -> str:
     trained = sum(size for size, learns in sizes if learns)
     every = sum(size for size, _ in sizes)
     return f"encoder: {printable(str(name))}; {trained:,} of {every:,} weights are trained\n"
+
+
+BUILT_IN: dict[str, Initializer] = {"random": lambda network, labels, weights: None}  # noqa: ARG005
+INITIALIZERS = Registry(
+    "initializer",
+    BUILT_IN,
+    group="hierlearn.initializers",
+    expected="a function of a network, labels and weights",
+    read=lambda _, value: value if callable(value) else None,
+)
+
+
+def initialize(
+    network: nn.Module, labels: Labels, weights: Floats | None, settings: Settings
+) -> None:
+    """Initialize the heads of a network as the settings say.
+
+    Args:
+        network: a network or an ensemble.
+        labels: of the training rows.
+        weights: (N,) how much each row counts; None for all alike.
+        settings: ``prior_bias`` and ``head_init``.
+    """
+    one: Any
+    shared: dict[Any, Any] = {}
+    for one in networks_in(network):
+        for head in getattr(one, "heads", {}).values():
+            if hasattr(head, "fit_labels"):
+                head.fit_labels(labels, weights, shared)
+    if settings.prior_bias:
+        found = labels.weighted_counts(None if weights is None else weights / weights.mean())
+        closed, terminal = (torch.from_numpy(one).double() for one in found)
+        set_prior(network, closed, terminal, len(labels))
+    INITIALIZERS[settings.head_init](network, labels, weights)

@@ -17,7 +17,7 @@ import torch
 from hierlearn.errors import DataError
 from hierlearn.kernels.neighbor_head import is_worthwhile
 from hierlearn.memory import Candidates, LabelSets, SetCandidates
-from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.training.seeding import derive, epoch_order
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ class Settings:
     head_init: str = setting(
         "random",
         "How the last weights start; patterns gives every label set a hidden unit of its own.",
-        registry="hierlearn.training.initialize:INITIALIZERS",
+        registry="hierlearn.training.prepare:INITIALIZERS",
     )
     seed: int = setting(
         0,

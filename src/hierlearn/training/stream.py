@@ -29,7 +29,7 @@ from torch.nn.functional import pad
 
 from hierlearn.backbones.hf import PADDING
 from hierlearn.files.reading import THREADS
-from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.training.rows import Rows, as_rows
 from hierlearn.training.seeding import generator
 

@@ -76,8 +76,8 @@ from hierlearn.links import Head
 from hierlearn.links.output import HALF_PRECISION, HeadOutput, safe_log
 from hierlearn.losses.loss import Loss
 from hierlearn.memory.store import LabelSets, labels_of, take_rows
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, check_flag, check_size
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:

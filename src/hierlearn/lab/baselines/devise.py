@@ -63,8 +63,8 @@ from hierlearn.links.link import Link
 from hierlearn.links.masses import log_terminal_masses
 from hierlearn.links.softmax import SoftmaxLink
 from hierlearn.losses.loss import RowLoss
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, check_size
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:

@@ -24,12 +24,11 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.lab.baselines.hmcn import GlobalHead
 from hierlearn.links import Head, HeadOutput, make_link
-from hierlearn.networks.augment import make_augment
-from hierlearn.networks.cnn import CNNEncoder
+from hierlearn.networks.images import CNNEncoder, make_augment
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, Dropout
 from hierlearn.networks.mlp import MLPEncoder
 from hierlearn.networks.network import MAIN, Auxiliary, Network
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import SEVERAL_EPOCHS, Recipe, plain
 
 if TYPE_CHECKING:

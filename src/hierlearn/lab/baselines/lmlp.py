@@ -32,8 +32,8 @@ from torch.nn.functional import logsigmoid
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput, SigmoidLink, make_link
 from hierlearn.links.link import Link
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, Dropout, check_flag, check_size
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import FEWEST_EPOCHS, SEVERAL_EPOCHS, Recipe
 from hierlearn.training.solvers.stages import StagedNetwork
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.networks.heads import LinearHead
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, Dropout, check_layers, check_size
 from hierlearn.networks.network import Network
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import FEWEST_EPOCHS, PLAIN_EPOCHS, Recipe
 
 if TYPE_CHECKING:

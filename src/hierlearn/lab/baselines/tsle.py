@@ -43,9 +43,9 @@ from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.losses.bases import bce_loss
 from hierlearn.losses.loss import RowLoss
 from hierlearn.networks.heads import LinearHead
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, Dropout, check_size
 from hierlearn.networks.network import Network
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hierlearn.errors import HierlearnError
-from hierlearn.networks.sparse import SparseRows
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.trees import forest_heads
 from hierlearn.training.seeding import derive
 from hierlearn.training.solvers.solver import fit_at_once

@@ -26,8 +26,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from hierlearn.errors import HierlearnError, arg
 from hierlearn.links import link_name
+from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.linear import encoder_of, only_layer
-from hierlearn.networks.sparse import SparseRows
 from hierlearn.training.choose import not_convex
 from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
