@@ -224,7 +224,7 @@ def test_a_damaged_source_is_one_sentence(
     [
         ("/no/such/folder", "/no/such/folder: no such folder"),
         ("./nothing", "no such folder"),
-        ("nobody/nothing", "nobody/nothing is no folder, and HF_HUB_OFFLINE forbids"),
+        ("nobody/nothing", "nobody/nothing is no folder, and HF_HUB_OFFLINE does not allow"),
     ],
 )
 def test_a_missing_source_is_one_sentence_at_once(source: str, words: str) -> None:
