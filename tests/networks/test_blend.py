@@ -56,7 +56,7 @@ def test_the_answer_is_the_weighted_mean_of_what_each_part_says_of_its_columns()
     for number, weight in ((0, 0.75), (1, 0.25)):
         own = x[:, :3] if number == 0 else x[:, 3:]
         found = blend.parts[number](own)
-        p = read_output(found, blend.links[number], rereads=True).probabilities
+        p = read_output(found, blend.links[number], overrides_link=True).probabilities
         expected += weight * (p if p.dim() == 2 else p.mean(dim=0))
     FLOAT32.assert_close(blend(x).probabilities, expected)
 

@@ -92,9 +92,9 @@ def test_how_an_output_is_read():
     torch.testing.assert_close(read_output(logits, link).log_p, link(logits)[0])
     head = LINKS["sigmoid"](TREE).output(logits)
     assert read_output(head, link) is head  # a head is taken at its word ...
-    torch.testing.assert_close(read_output(head, link, rereads=True).log_p, link(logits)[0])
+    torch.testing.assert_close(read_output(head, link, overrides_link=True).log_p, link(logits)[0])
     bare = HeadOutput(*head.pair)
-    assert read_output(bare, link, rereads=True) is bare  # ... and one without logits always
+    assert read_output(bare, link, overrides_link=True) is bare  # ... and one without logits always
     with pytest.raises(HierlearnError, match="or logits, not list"):
         read_output([logits], link)
     assert LabelSpace.of(TREE) == link.label_space

@@ -231,9 +231,9 @@ def test_several_labels_keep_their_answers():
 
 
 def held_of(dataset, weights=None):
-    from hierlearn.training.prepare import Extras
+    from hierlearn.training.prepare import PrepareOptions
 
-    prepared = prepare(dataset, PLAN, torch.device("cpu"), Extras(weights=weights))
+    prepared = prepare(dataset, PLAN, torch.device("cpu"), PrepareOptions(weights=weights))
     return left_out(prepared, Pipeline.from_prepared(prepared), dataset)
 
 

@@ -16,7 +16,7 @@ from hierlearn import Dataset, Hierarchy
 from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import Plan
-from hierlearn.training.prepare import Extras, prepare
+from hierlearn.training.prepare import PrepareOptions, prepare
 from hierlearn.training.solvers.gradient import Trainer
 
 CPU = torch.device("cpu")
@@ -84,7 +84,7 @@ def neighbor_plan(loss="bce", *, joint=None, answer=None, head=None, **options):
 
 def trainer_of(dataset, chosen, weights=None, network=None, processes=None, **callbacks):
     """Return a trainer that is ready to begin; callbacks are on_epoch, on_step and save."""
-    ready = prepare(dataset, chosen, CPU, Extras(weights=weights, network=network))
+    ready = prepare(dataset, chosen, CPU, PrepareOptions(weights=weights, network=network))
     trainer = Trainer(
         ready.network,
         ready.loss,

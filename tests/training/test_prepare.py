@@ -15,7 +15,7 @@ from hierlearn.links import LINKS
 from hierlearn.networks import NETWORKS, InputSpec, LinearHead, Network, SparseRows
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training import RECIPES, Plan, Recipe
-from hierlearn.training.prepare import Extras, prepare, split_rows, summary
+from hierlearn.training.prepare import PrepareOptions, prepare, split_rows, summary
 from training.datasets import (
     CPU,
     TREE,
@@ -164,7 +164,7 @@ def test_how_logits_are_trained_and_read(loss, link, trained, read):
 
 def test_a_network_from_elsewhere_is_taken_as_it_is():
     network = nn.Sequential(nn.Linear(5, 12))
-    ready = prepare(problem(), plan(), CPU, Extras(network=network))
+    ready = prepare(problem(), plan(), CPU, PrepareOptions(network=network))
     assert ready.network is network
     assert ready.network_spec is None
 
@@ -205,7 +205,7 @@ def test_what_is_refused(values, message):
 )
 def test_weights_that_cannot_weigh(weights, message):
     with pytest.raises(DataError, match=message):
-        prepare(problem(), plan(), CPU, Extras(weights=weights))
+        prepare(problem(), plan(), CPU, PrepareOptions(weights=weights))
 
 
 def test_labels_unknown_to_the_hierarchy_and_no_rows_are_refused():

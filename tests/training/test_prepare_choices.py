@@ -7,7 +7,7 @@ import torch
 from hierlearn import Dataset, Hierarchy, Labels
 from hierlearn.training import Plan
 from hierlearn.training.choose import Facts, choose_decoder
-from hierlearn.training.prepare import Extras, prepare
+from hierlearn.training.prepare import PrepareOptions, prepare
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ def test_the_priors_count_weights(loss):
     weights = np.array([3.0, 1.0, 2.0, 2.0] * 100)
     inputs = np.zeros((400, 1))
     plan = Plan(loss=loss, network="linear")
-    ready = prepare(Dataset(inputs, rows, TREE), plan, CPU, Extras(weights=weights))
+    ready = prepare(Dataset(inputs, rows, TREE), plan, CPU, PrepareOptions(weights=weights))
     p = ready.network(torch.zeros(1, 1)).probabilities.detach()[0]
     expected = torch.tensor([4 / 8, 4 / 8, 3 / 8, 1 / 8])  # a, d, a/b, a/c
     torch.testing.assert_close(p, expected, atol=0.003, rtol=0)

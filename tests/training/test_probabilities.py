@@ -17,7 +17,7 @@ LINK = SoftmaxLink(TREE)
 
 
 def read(found):
-    return read_output(found, LINK, rereads=True)
+    return read_output(found, LINK, overrides_link=True)
 
 
 @pytest.mark.parametrize("members", [None, 2])

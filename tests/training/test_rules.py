@@ -11,7 +11,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.baselines.early_heads import early_heads_rule as early
 from hierlearn.lab.baselines.lmlp import lmlp_rule as levels
 from hierlearn.training.choose import Facts, choose
-from hierlearn.training.prepare import Extras, prepare
+from hierlearn.training.prepare import PrepareOptions, prepare
 from hierlearn.training.recipes import RECIPES, linear, neighbors, quick
 from hierlearn.training.settings import Plan
 
@@ -119,7 +119,7 @@ def test_choices_without_effect_are_refused(choices, message):
 
 def test_a_module_of_ones_own_brings_its_heads():
     data = Dataset(np.zeros((4, 2), dtype=np.float32), [["a/b"], ["a/c"]] * 2, TREE)
-    extras = Extras(network=torch.nn.Linear(2, 4))
+    extras = PrepareOptions(network=torch.nn.Linear(2, 4))
     for plan in (Plan(recipe="neighbors"), Plan(loss="bce", head="neighbors")):
         with pytest.raises(HierlearnError, match="brings its own heads"):
             prepare(data, plan, torch.device("cpu"), extras)

@@ -67,7 +67,7 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting, describe_run, run
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.terminal import print_lines
-from hierlearn.training.prepare import Extras, Prepared, prepare, summary
+from hierlearn.training.prepare import Prepared, PrepareOptions, prepare, summary
 from hierlearn.training.processes import Processes, processes
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class FirstRows:
     plan: Plan
     dataset: Dataset
     form: LabelFormat
-    extras: Extras
+    extras: PrepareOptions
 
 
 @with_parameters
@@ -638,7 +638,7 @@ class HierarchicalClassifier(
             check_own_network(self.ensemble_size or 1, dataset)
             network = copy.deepcopy(self.network)
         listed = () if listing is None else list(chain(*form.names(listing)))
-        return FirstRows(plan, dataset, form, Extras(weights, network, listed))
+        return FirstRows(plan, dataset, form, PrepareOptions(weights, network, listed))
 
     def _row_weights(
         self, inputs: Any, names: Any, form: LabelFormat, sample_weight: ArrayLike | None

@@ -93,9 +93,9 @@ class Blend(nn.Module):
         weights: list[float] = []
         for number, (spec, link) in enumerate(zip(self.specs, self.links, strict=True)):
             found = self.parts[number](self.columns(x, number))
-            rereads = spec.network.takes_link
+            overrides_link = spec.network.takes_link
             for answer, weight in spec.answers.items():
-                output = read_output(found, link, rereads=rereads, answer=answer)  # type: ignore[arg-type]
+                output = read_output(found, link, overrides_link=overrides_link, answer=answer)  # type: ignore[arg-type]
                 outputs.append(output.mean())
                 weights.append(weight / self.total)
         return HeadOutput.average(outputs, weights)

@@ -110,18 +110,18 @@ def split(features: Any, last: int) -> tuple[Any, Any]:
 
 
 def read_output(
-    found: Any, link: Link | None = None, *, rereads: bool = False, answer: str = AVERAGE
+    found: Any, link: Link | None = None, *, overrides_link: bool = False, answer: str = AVERAGE
 ) -> HeadOutput:
     """Return the output of a network as one HeadOutput.
 
     Args:
         found: the output of a head, those of several by name, or plain logits.
         link: how plain logits are read.
-        rereads: whether the logits of a head are read by ``link`` too, instead of by their own.
+        overrides_link: whether ``link`` reads the logits of a head, too, instead of its own.
         answer: which of several heads answers; "average" is the mean of their probabilities.
     """
     if isinstance(found, HeadOutput):
-        return found.read_by(link) if rereads else found
+        return found.read_by(link) if overrides_link else found
     if isinstance(found, Tensor) and link is not None:
         return link.output(found)
     if not isinstance(found, dict) or not found:
@@ -132,5 +132,7 @@ def read_output(
     if answer != AVERAGE:
         if answer not in found:
             raise HierlearnError(unknown_name("head", answer, [AVERAGE, *found]))
-        return read_output(found[answer], link, rereads=rereads)
-    return HeadOutput.average([read_output(one, link, rereads=rereads) for one in found.values()])
+        return read_output(found[answer], link, overrides_link=overrides_link)
+    return HeadOutput.average(
+        [read_output(one, link, overrides_link=overrides_link) for one in found.values()]
+    )

@@ -47,7 +47,6 @@ from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Beginning, Job, Reporting, check_identity, describe_run, run
-from hierlearn.training.backbones import fitted_embedder, resolve
 from hierlearn.training.blending import (
     FOLD_SEEDS,
     Clock,
@@ -64,11 +63,13 @@ from hierlearn.training.blending import (
     select,
 )
 from hierlearn.training.prepare import (
-    Extras,
     Prepared,
+    PrepareOptions,
+    fitted_embedder,
     gather_facts,
     make_rows,
     prepare,
+    resolve_backbone,
     split_rows,
 )
 from hierlearn.training.probabilities import memorize, network_outputs
@@ -101,7 +102,7 @@ class BlendTraining(Job):
     """One run: from a dataset to a blend."""
 
     def __post_init__(self) -> None:
-        self.plan = resolve(self.plan)
+        self.plan = resolve_backbone(self.plan)
         check_free_choice(self.plan)
         self.workers = lent_workers()
         for what, given in (("time_limit", self.plan.time_limit), ("an executor", self.workers)):
@@ -522,7 +523,9 @@ def predict_answers(
     parts: dict[str, list[Tensor]] = {name: [] for name in answers}
     for found in network_outputs(prepared.network, rows, BATCH):
         for name in answers:
-            output = read_output(found, prepared.link, rereads=prepared.rereads, answer=name)
+            output = read_output(
+                found, prepared.link, overrides_link=prepared.overrides_link, answer=name
+            )
             parts[name].append(output.mean().probabilities.half().cpu())
     return {name: torch.cat(some) for name, some in parts.items()}
 
@@ -551,7 +554,9 @@ class BlendRows:
     def prepare(self, plan: Plan, rows: NDArray[np.int64], device: torch.device) -> Prepared:
         """Prepare a training on some of the rows, for the classes of all of them."""
         dataset = replace(self.dataset, splits={"train": self.rows[rows]})
-        extras = Extras(weights=self.weights, terminals=self.terminals, encoder=self.encoder)
+        extras = PrepareOptions(
+            weights=self.weights, terminals=self.terminals, encoder=self.encoder
+        )
         return prepare(dataset, plan, device, extras)
 
 

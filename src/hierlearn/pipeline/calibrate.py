@@ -24,8 +24,8 @@ from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.seen_rows import row_digests
-from hierlearn.training.blending import deal, first_class, group_numbers
-from hierlearn.training.prepare import Extras, Prepared, prepare
+from hierlearn.training.blending import assign_folds, first_class, group_numbers
+from hierlearn.training.prepare import Prepared, PrepareOptions, prepare
 from hierlearn.training.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
     if folds < 2:
         return np.zeros(0, dtype=np.int64)
     classes = first_class(rows.labels)[counted]
-    fold = deal(classes, groups, folds, prepared.decision.settings.seed)[groups]
+    fold = assign_folds(classes, groups, folds, prepared.decision.settings.seed)[groups]
     found: Ints = trained[counted[fold == 0]]
     return found
 
@@ -186,7 +186,7 @@ def second_training(
             "optimizer": settings.optimizer,
         },
     )
-    extras = Extras(
+    extras = PrepareOptions(
         weights=weights, terminals=[names[one] for one in label_space.terminals.tolist()]
     )
     rest = replace(dataset, splits={"train": np.setdiff1d(prepared.trained, held)})

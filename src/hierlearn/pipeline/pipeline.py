@@ -224,8 +224,8 @@ class Pipeline:
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as one HeadOutput."""
         spec = self.network_spec
-        rereads = spec is not None and spec.takes_link
-        return read_output(found, self.link, rereads=rereads, answer=self.answer)
+        overrides_link = spec is not None and spec.takes_link
+        return read_output(found, self.link, overrides_link=overrides_link, answer=self.answer)
 
     # ------------------------------------------------------------------ saving and loading
 

@@ -36,7 +36,7 @@ from hierlearn.pipeline.run import (
     run_identity,
 )
 from hierlearn.pipeline.seen_rows import note_rows
-from hierlearn.training.prepare import Extras, prepare, summary
+from hierlearn.training.prepare import PrepareOptions, prepare, summary
 from hierlearn.training.processes import processes
 from hierlearn.training.settings import Plan, Settings
 
@@ -121,7 +121,7 @@ class Single(Job):
     """The training of one recipe, with one network or several that differ by seed."""
 
     def __post_init__(self) -> None:
-        extras = Extras(weights=self.weights)
+        extras = PrepareOptions(weights=self.weights)
         self.prepared = prepare(self.dataset, self.plan, self.here.device, extras)
 
     @property

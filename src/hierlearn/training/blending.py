@@ -143,7 +143,7 @@ def numbers_one_path(facts: Facts) -> dict[str, Ingredient]:
         "quick": Ingredient("quick"),
         "neighbors": Ingredient("neighbors"),
         "neighbors-ple": Ingredient("neighbors", {"preprocessing": "piecewise-linear"}),
-        "max": Ingredient("max", {"network_options": WIDE}, {"epochs": part_of(epochs, 0.5)}),
+        "max": Ingredient("max", {"network_options": WIDE}, {"epochs": scale_epochs(epochs, 0.5)}),
     }
     if facts.rows >= FEW_ROWS:  # one fold then does, and leaves time for more
         found |= {
@@ -166,7 +166,7 @@ def numbers_several(facts: Facts) -> dict[str, Ingredient]:
     mlp = {"network_options": {"dropout": 0.7}}
     ple = {"preprocessing": "piecewise-linear"}
     joint = {"joint": {"bce": 1.0, "mcloss": 1.0}}
-    longer = {"epochs": part_of(epochs, 1.5)}
+    longer = {"epochs": scale_epochs(epochs, 1.5)}
     return {
         "neighbors": Ingredient("neighbors"),
         "neighbors-near": Ingredient("neighbors", {"head_options": {"scale": 4.0}}),
@@ -187,7 +187,7 @@ def forest(facts: Facts) -> dict[str, Ingredient]:
     return {} if facts.streamed else {TREES: Ingredient(TREES, one_solution=True)}
 
 
-def part_of(epochs: int, share: float) -> int:
+def scale_epochs(epochs: int, share: float) -> int:
     """Return a share of some epochs, at least one."""
     return max(1, round(share * epochs))
 
@@ -277,7 +277,7 @@ def held_out(
             f"out-of-fold predictions need rows of at least 2 different ids, not {count}"
         )
     folds = min(folds, count)
-    fold_of_group = deal(first_class(labels), groups, folds, seed)
+    fold_of_group = assign_folds(first_class(labels), groups, folds, seed)
     fold = fold_of_group[groups]
     found = [np.flatnonzero(fold == number) for number in range(folds)]
     most = max(MOST_ENTRIES // len(labels.hierarchy), 1)
@@ -303,7 +303,7 @@ def first_class(labels: Labels) -> Ints:
     return found
 
 
-def deal(classes: Ints, groups: Ints, folds: int, seed: int) -> Ints:
+def assign_folds(classes: Ints, groups: Ints, folds: int, seed: int) -> Ints:
     """Return the fold of each group: shuffled, ordered by the class of its first row, dealt out."""
     import torch
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses import LOSSES
 from hierlearn.networks.build import find_factory
 from hierlearn.networks.linear import only_layer
+from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.trees import forest_heads
 from hierlearn.training.recipes import RECIPES, Recipe
 from hierlearn.training.settings import OF_BATCHES, Plan, Settings, merge_settings
@@ -226,7 +227,18 @@ def with_choices(recipe: Recipe, facts: Facts, plan: Plan) -> Recipe:
     for part in ("link", "decoder", "answer"):
         if getattr(plan, part) is not None:
             changes[part] = getattr(plan, part)
-    return replace(recipe, **changes)
+    recipe = replace(recipe, **changes)
+    if facts.module and (recipe.joint or recipe.head != "linear"):
+        raise HierlearnError(
+            "a module of your own brings its own heads; give it a NeighborHead in a "
+            "hierlearn.networks.Network, and name a loss instead of the recipe or the head"
+        )
+    if plan.link is not None and recipe.head != "linear":
+        raise HierlearnError(f"link is for a linear head, and {recipe.head!r} has its own reading")
+    known = [MAIN, AVERAGE, *recipe.joint]
+    if recipe.answer not in known:
+        raise HierlearnError(unknown_name("head that answers", recipe.answer, known))
+    return recipe
 
 
 def choose_decoder(facts: Facts) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from hierlearn.backbones import names_backbone
+from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
 from hierlearn.datasets.dataset import shown_texts
 from hierlearn.datasets.tables.kinds import NO_VALUE
 from hierlearn.datasets.tables.stream import RowGroups
@@ -27,28 +27,28 @@ from hierlearn.errors import (
     DataError,
     DataWarning,
     HierlearnError,
+    arg,
     plural,
     printable,
     quoted,
     unknown_name,
 )
 from hierlearn.features import make_preprocessor
-from hierlearn.features.combined import ChainPreprocessor
+from hierlearn.features.combined import ChainPreprocessor, EncodedTablePreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import labels_of_rows
 from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
-from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, to_save
+from hierlearn.networks import NETWORKS, InputSpec, read_output
+from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in, set_prior
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.trees import forest_heads
 from hierlearn.registry import Registry
-from hierlearn.training.backbones import chained, embedded, fitted_embedder, load_weights, resolve
 from hierlearn.training.choose import Decision, Facts, choose, default_network
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
@@ -80,6 +80,9 @@ if TYPE_CHECKING:
 
 MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
 ONE_ROW_EACH = 0.9  # of the labels
+ALL = ""  # the inputs of a dataset without columns
+TUNING = "tuning"  # an option of a backbone: frozen, or which of its weights are trained
+FROZEN = "frozen"
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,13 @@ class Prepared:
         return numbers
 
     @property
-    def rereads(self) -> bool:
+    def overrides_link(self) -> bool:
         """Whether logits are read by ``link`` rather than by the links of the heads."""
         return self.network_spec is not None and self.network_spec.takes_link
 
     def read(self, found: Any) -> HeadOutput:
         """Return the output of the network as it is read when predicting."""
-        return read_output(found, self.link, rereads=self.rereads, answer=self.answer)
+        return read_output(found, self.link, overrides_link=self.overrides_link, answer=self.answer)
 
     @property
     def answer(self) -> str:
@@ -136,7 +139,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Extras:
+class PrepareOptions:
     """Optional arguments beside dataset and plan.
 
     Attributes:
@@ -155,50 +158,66 @@ class Extras:
 
 
 def prepare(
-    dataset: Dataset, plan: Plan, device: torch.device, extras: Extras | None = None
+    dataset: Dataset, plan: Plan, device: torch.device, options: PrepareOptions | None = None
 ) -> Prepared:
     """Fit the preprocessing, choose what the plan leaves open, build network and loss."""
-    extras, asked = extras or Extras(), plan
-    plan = resolve(plan)
+    options, asked = options or PrepareOptions(), plan
+    plan = resolve_backbone(plan)
+    policy = plan.unlabeled_descendants
+
+    # The rows: all of a file in order are not copied.
     picked, held_out = split_rows(dataset, plan)
-    raw = taken(dataset, picked)
-    embedder = extras.encoder or fitted_embedder(raw, plan, device)
+    inputs: Any = dataset.inputs
+    whole = isinstance(inputs, RowGroups) and np.array_equal(picked, np.arange(len(dataset)))
+    raw = replace(dataset, splits={}) if whole else dataset.take(picked)
+    embedder = options.encoder or fitted_embedder(raw, plan, device)
     train_set = embedded(raw, embedder)
-    labels = labels_of_rows(
-        train_set.labels, dataset.hierarchy, unlabeled_descendants=plan.unlabeled_descendants
-    )
+    labels = labels_of_rows(train_set.labels, dataset.hierarchy, unlabeled_descendants=policy)
     check_learnable(raw, labels)
-    decision = choose(gather_facts(train_set, labels, plan, device, extras), plan)
+
+    # The decision, and what can be wrong with it, before the work.
+    decision = choose(gather_facts(train_set, labels, plan, device, options), plan)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
     preprocessor = fitted_preprocessor(train_set, plan, recipe)
-    label_space = LabelSpace.from_labels(labels, extras.terminals)
-    own = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
+    label_space = LabelSpace.from_labels(labels, options.terminals)
+    loss = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     joint = {name: build_loss(name, label_space) for name in recipe.joint}
-    check_heads(recipe, plan, extras.network)
-    make_decoder(
-        label_space, decision.decoder, **dict(plan.decoder_options)
-    )  # fails before the work
-    weights = row_weights(picked, extras.weights, len(dataset))
-    spec = None
-    network = extras.network
+    make_decoder(label_space, decision.decoder, **dict(plan.decoder_options))
+    weights = row_weights(picked, options.weights, len(dataset))
+
+    # The network, with initial weights.
+    spec, network = None, options.network
     if network is None:
-        spec = network_spec(decision, input_spec(train_set, preprocessor), own, joint, labels)
+        if preprocessor is not None:
+            reads = InputSpec(preprocessor.produces, preprocessor.shape)
+        else:
+            reads = InputSpec(
+                "sparse" if train_set.is_sparse else "numbers", (int(train_set.inputs.shape[1]),)
+            )
+        spec = network_spec(decision, reads, loss, joint, labels)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])
         spec = to_save(spec, network)
-        load_weights(network, plan)
+        if names_backbone(plan.network):
+            family, source = find_backbone(str(plan.network))
+            for one in network.modules():
+                if hasattr(one, "encoder") and hasattr(one, "heads"):
+                    family.load(one.encoder, source)  # type: ignore[arg-type]
         initialize(network, labels, weights, settings)
-    loss = for_heads(own, network, joint, recipe.joint)
+
     valid = None
     if len(held_out):
         held = embedded(dataset.take(held_out), embedder)
-        policy = plan.unlabeled_descendants
         truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(raw.inputs)
+    if embedder is not None:
+        preprocessor = (
+            embedder if preprocessor is None else ChainPreprocessor(embedder, preprocessor)
+        )
     return Prepared(
         plan=asked,
         decision=decision,
@@ -206,11 +225,11 @@ def prepare(
         rows=rows,
         valid=valid,
         held_out=held_out,
-        preprocessor=chained(embedder, preprocessor),
+        preprocessor=preprocessor,
         network=network,
         network_spec=spec,
-        loss=loss,
-        link=reading_link(recipe.link, own, label_space).to(device),
+        loss=for_heads(loss, network, joint, recipe.joint),
+        link=reading_link(recipe.link, loss, label_space).to(device),
         decoder=decision.decoder,
     )
 
@@ -226,17 +245,18 @@ def check_learnable(dataset: Dataset, labels: Labels) -> None:
     classes, single = int((counts > 0).sum()), int((counts == 1).sum())
     if classes == 1 and labels.terminal_counts.all():
         name = dataset.hierarchy.names[int(counts.argmax())]
-        warn(f"all training rows have the label {name!r}, so every answer will be that class")
-    if classes >= MANY_LABELS and single >= ONE_ROW_EACH * classes:
-        warn(
-            f"{single:,} of {plural(classes, 'label')} have a single training row, as free text "
-            f"and ids do; check that these are the labels (--label on the command line)"
+        warnings.warn(
+            f"all training rows have the label {name!r}, so every answer will be that class",
+            DataWarning,
+            stacklevel=3,
         )
-
-
-def warn(message: str) -> None:
-    """Warn of data that can be read, but are perhaps not what is meant."""
-    warnings.warn(message, DataWarning, stacklevel=2)
+    if classes >= MANY_LABELS and single >= ONE_ROW_EACH * classes:
+        warnings.warn(
+            f"{single:,} of {plural(classes, 'label')} have a single training row, as free text "
+            f"and ids do; check that these are the labels (--label on the command line)",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 # ---------------------------------------- rows
@@ -265,20 +285,12 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
-def taken(dataset: Dataset, rows: Ints) -> Dataset:
-    """Return some rows of a dataset; all rows of a file in order are not copied."""
-    inputs: Any = dataset.inputs
-    if isinstance(inputs, RowGroups) and np.array_equal(rows, np.arange(len(dataset))):
-        return replace(dataset, splits={})
-    return dataset.take(rows)
-
-
 def gather_facts(
     train_set: Dataset,
     labels: Labels,
     plan: Plan,
     device: torch.device | None = None,
-    options: Extras | None = None,
+    options: PrepareOptions | None = None,
 ) -> Facts:
     """Return the facts that a choice may depend on.
 
@@ -294,7 +306,7 @@ def gather_facts(
     if name is not None or kind == "table":
         step = find_step(name or "table")
         kind = step.produces_for(train_set, **plan.preprocessing_options)
-    options = options or Extras()
+    options = options or PrepareOptions()
     return Facts.of(
         labels,
         kind,
@@ -391,15 +403,6 @@ def row_weights(rows: Ints, weights: Floats | None, count: int) -> Floats | None
 # ---------------------------------------- the network and its link
 
 
-def input_spec(train_set: Dataset, preprocessor: Preprocessor[Any, Any] | None) -> InputSpec:
-    """Return what the network reads."""
-    if preprocessor is not None:
-        return InputSpec(preprocessor.produces, preprocessor.shape)
-    inputs: Any = train_set.inputs
-    width = int(inputs.shape[1])
-    return InputSpec.sparse(width) if train_set.is_sparse else InputSpec.numbers(width)
-
-
 def for_heads(
     loss: Loss,
     network: nn.Module,
@@ -432,6 +435,11 @@ def network_spec(
     labels: Labels,
 ) -> NetworkSpec:
     """Return the network of a decision; its heads read logits as their losses do."""
+
+    def linear_options(wanted: str | None, loss: Loss) -> dict[str, str]:
+        read = link_name(reading_link(wanted, loss, loss.label_space))
+        return {"link": link_name(loss.link), "reading_link": read}
+
     recipe, size = decision.recipe, decision.settings.ensemble_size
     name = recipe.network or default_network(inputs.kind)
     options = dict(recipe.network_options)
@@ -450,26 +458,6 @@ def network_spec(
     return spec
 
 
-def linear_options(wanted: str | None, loss: Loss) -> dict[str, str]:
-    """Return the links of a linear head that is trained by a loss."""
-    read = link_name(reading_link(wanted, loss, loss.label_space))
-    return {"link": link_name(loss.link), "reading_link": read}
-
-
-def check_heads(recipe: Recipe, plan: Plan, module: nn.Module | None) -> None:
-    """Raise where the head that should answer does not exist, and on choices without effect."""
-    if module is not None and (recipe.joint or recipe.head != "linear"):
-        raise HierlearnError(
-            "a module of your own brings its own heads; give it a NeighborHead in a "
-            "hierlearn.networks.Network, and name a loss instead of the recipe or the head"
-        )
-    if plan.link is not None and recipe.head != "linear":
-        raise HierlearnError(f"link is for a linear head, and {recipe.head!r} has its own reading")
-    known = [MAIN, AVERAGE, *recipe.joint]
-    if recipe.answer not in known:
-        raise HierlearnError(unknown_name("head that answers", recipe.answer, known))
-
-
 def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Link:
     """Return how logits are read when predicting.
 
@@ -486,6 +474,141 @@ def reading_link(wanted: str | None, loss: Loss, label_space: LabelSpace) -> Lin
     if wanted != "from-loss":
         return make_link(label_space, wanted)
     return loss.link if own is None else make_link(label_space, own)
+
+
+BUILT_IN: dict[str, Initializer] = {"random": lambda network, labels, weights: None}  # noqa: ARG005
+INITIALIZERS = Registry(
+    "initializer",
+    BUILT_IN,
+    group="hierlearn.initializers",
+    expected="a function of a network, labels and weights",
+    read=lambda _, value: value if callable(value) else None,
+)
+
+
+def initialize(
+    network: nn.Module, labels: Labels, weights: Floats | None, settings: Settings
+) -> None:
+    """Initialize the heads of a network as the settings say.
+
+    Args:
+        network: a network or an ensemble.
+        labels: of the training rows.
+        weights: (N,) how much each row counts; None for all alike.
+        settings: ``prior_bias`` and ``head_init``.
+    """
+    one: Any
+    shared: dict[Any, Any] = {}
+    for one in networks_in(network):
+        for head in getattr(one, "heads", {}).values():
+            if hasattr(head, "fit_labels"):
+                head.fit_labels(labels, weights, shared)
+    if settings.prior_bias:
+        found = labels.weighted_counts(None if weights is None else weights / weights.mean())
+        closed, terminal = (torch.from_numpy(one).double() for one in found)
+        set_prior(network, closed, terminal, len(labels))
+    INITIALIZERS[settings.head_init](network, labels, weights)
+
+
+# ---------------------------------------- backbones
+
+
+def resolve_backbone(plan: Plan) -> Plan:
+    """Return a plan whose backbone is either a frozen encoder or the network.
+
+    Args:
+        plan: with ``network="prefix:source"``; others are returned as they are.
+    """
+    name = plan.network
+    if name is None or not names_backbone(name):
+        return plan
+    family, source = find_backbone(name)
+    options = dict(plan.network_options)
+    tuning = options.pop(TUNING, FROZEN)
+    if tuning != FROZEN:
+        family.check_tuning(tuning)
+    step = [option for option in find_step(family.step).options() if option != "source"]
+    known = {*family.options(), *step, TUNING}
+    after: set[str] = set()  # options of the network after a frozen encoder
+    if tuning == FROZEN:
+        known |= {"cache"}
+        after = {option for network in NETWORKS for option in option_names(network) or ()}
+    for option in options:
+        wanted = family.training_options.get(option, "") or tuning
+        if wanted != tuning:
+            raise HierlearnError(
+                f"{option} is for tuning {wanted!r}, not {tuning!r}; leave it out, or set "
+                f"{arg('tuning=')}{wanted}"
+            )
+        if option not in known | after:
+            raise HierlearnError(unknown_name(f"option of {name}", option, known))
+    if tuning == FROZEN:
+        own = {k: options.pop(k) for k in [*options] if k in EmbedPreprocessor.options_of(name)}
+        return replace(
+            plan,
+            network=None,
+            network_options=options,
+            encoder={**plan.encoder, ALL: {"source": name, **own}},
+        )
+    if plan.preprocessing is not None:
+        raise HierlearnError(
+            f"{name} reads {family.reads} by itself; leave out preprocessing {plan.preprocessing!r}"
+        )
+    first = {k: options.pop(k) for k in [*options] if k in step}
+    description = family.describe(source)
+    options |= {TUNING: tuning} if TUNING in family.options() else {}
+    return replace(
+        plan,
+        network_options={"description": description, **options},
+        preprocessing=family.step,
+        preprocessing_options={"source": name, **first},
+        settings={**family.settings_for(tuning), **plan.settings},
+    )
+
+
+def fitted_embedder(
+    dataset: Dataset, plan: Plan, device: torch.device
+) -> Preprocessor[Any, Any] | None:
+    """Return the frozen encoder of a plan, or the encoders of its columns; None without any.
+
+    Args:
+        dataset: the training rows.
+        plan: what was asked for.
+        device: where to compute.
+    """
+    if not plan.encoder:
+        return None
+    encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
+    if [*encoders] == [*dataset.feature_names]:  # the only column
+        encoders = {ALL: encoders[dataset.feature_names[0]]}
+    if ALL not in encoders:
+        if dataset.kind != "table":
+            raise HierlearnError(
+                f"{arg('encoder')} names the column {next(iter(encoders))!r}, but the inputs are "
+                f"{dataset.kind} without columns; use {arg('network=')} for the only input"
+            )
+        table = {"standardize": plan.standardize}
+        return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
+    if len(encoders) > 1:
+        raise HierlearnError(
+            f"network={encoders[ALL]['source']!r} encodes the only input; name the column of every "
+            f"encoder with {arg('encoder=')} instead"
+        )
+    step = EmbedPreprocessor(**encoders[ALL]).to(device)
+    if dataset.kind != step.reads:
+        raise HierlearnError(
+            f"{step.source} reads {step.reads}, but the inputs are {dataset.kind}; name a column "
+            f"of {step.reads}"
+        )
+    return step.fit_parts(dataset.input_parts)
+
+
+def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:
+    """Return a dataset of the numbers that an encoder gives; without one, the dataset as it is."""
+    if embedder is None:
+        return dataset
+    found = [embedder.transform(part) for part in dataset.input_parts()]
+    return replace(dataset, inputs=np.concatenate(found), feature_names=())
 
 
 # ---------------------------------------- fitting once for all processes
@@ -535,7 +658,7 @@ def summary(prepared: Prepared) -> str:
     if settings.optimizer == "trees":
         length = "grown at once"
     links = ""
-    if prepared.rereads or prepared.network_spec is None:
+    if prepared.overrides_link or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
         links = f" on the {trained} link, read by the {read} link"
     trained_by = f"{type(prepared.loss).__name__}{links}"
@@ -558,62 +681,22 @@ def summary(prepared: Prepared) -> str:
             f"{forests[0].trees} extremely randomized trees (at least "
             f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
         )
-    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    encoder, step = "", prepared.preprocessor
+    first: Any = step.first if isinstance(step, ChainPreprocessor) else step
+    if isinstance(first, EmbedPreprocessor):
+        encoder = f"encoder: {printable(first.source)}, frozen, {first.columns:,} features\n"
+    elif names_backbone(prepared.plan.network):
+        sizes = [(one.numel(), one.requires_grad) for one in prepared.network.parameters()]
+        learning, every = sum(n for n, learns in sizes if learns), sum(n for n, _ in sizes)
+        name = printable(str(prepared.plan.network))
+        encoder = f"encoder: {name}; {learning:,} of {every:,} weights are trained\n"
+    columns = "" if step is None else step.summary()
     what, _, _ = decision.recipe.description.partition(": ")
     return (
-        f"{backbone_line(prepared)}"
+        f"{encoder}"
         f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
         f"model: {what}, because {decision.why}; {plural(len(prepared.rows), 'training row')}, "
         f"{len(prepared.valid or ()):,} for validation\n"
         f"details: recipe {decision.name}, {trained_by}, decoder {prepared.decoder}, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )
-
-
-def backbone_line(prepared: Prepared) -> str:
-    """Return a line on the backbone, and on what of it is trained; empty without one."""
-    step: Any = prepared.preprocessor
-    first = step.first if isinstance(step, ChainPreprocessor) else step
-    if isinstance(first, EmbedPreprocessor):
-        return f"encoder: {printable(first.source)}, frozen, {first.columns:,} features\n"
-    name = prepared.plan.network
-    if not names_backbone(name):
-        return ""
-    sizes = [(one.numel(), one.requires_grad) for one in prepared.network.parameters()]
-    trained = sum(size for size, learns in sizes if learns)
-    every = sum(size for size, _ in sizes)
-    return f"encoder: {printable(str(name))}; {trained:,} of {every:,} weights are trained\n"
-
-
-BUILT_IN: dict[str, Initializer] = {"random": lambda network, labels, weights: None}  # noqa: ARG005
-INITIALIZERS = Registry(
-    "initializer",
-    BUILT_IN,
-    group="hierlearn.initializers",
-    expected="a function of a network, labels and weights",
-    read=lambda _, value: value if callable(value) else None,
-)
-
-
-def initialize(
-    network: nn.Module, labels: Labels, weights: Floats | None, settings: Settings
-) -> None:
-    """Initialize the heads of a network as the settings say.
-
-    Args:
-        network: a network or an ensemble.
-        labels: of the training rows.
-        weights: (N,) how much each row counts; None for all alike.
-        settings: ``prior_bias`` and ``head_init``.
-    """
-    one: Any
-    shared: dict[Any, Any] = {}
-    for one in networks_in(network):
-        for head in getattr(one, "heads", {}).values():
-            if hasattr(head, "fit_labels"):
-                head.fit_labels(labels, weights, shared)
-    if settings.prior_bias:
-        found = labels.weighted_counts(None if weights is None else weights / weights.mean())
-        closed, terminal = (torch.from_numpy(one).double() for one in found)
-        set_prior(network, closed, terminal, len(labels))
-    INITIALIZERS[settings.head_init](network, labels, weights)
