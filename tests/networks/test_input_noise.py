@@ -13,12 +13,11 @@ from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.networks import NETWORKS, InputSpec, SparseRows, build
 from hierlearn.networks.ensemble import LoopedEnsemble, Noise, StackedEnsemble, ensemble_of
-from hierlearn.networks.layers import InputNoise
+from hierlearn.networks.layers import InputNoise, Share
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.processes import Processes
 from networks.hidden import HIDDEN
 from training.datasets import assert_identical, problem, state, texts, trainer_of
 
@@ -261,14 +260,14 @@ def test_processes_draw_the_noise_of_their_rows(world, members, kind):
     whole = layer_of(seeds, *options, members=members)(x)
     whole = whole.dense() if kind == "sparse" else whole
     for rank in range(world):
-        share = Processes(rank, world, CPU).part_of_noise(rows, common)
+        own_rows = torch.cat([torch.arange(rank, rows, world), torch.arange(rows, rows + common)])
+        share = Share(own_rows, rows + common)
         layer = layer_of(seeds, *options, members=members)
         layer.share = share
         own = x.take(share.rows) if kind == "sparse" else x[share.rows]
         found = layer(own)
         found = found.dense() if kind == "sparse" else found
         assert torch.equal(found, whole[..., share.rows, :])
-    assert Processes(0, 1, CPU).part_of_noise(rows, common) is None
 
 
 def test_entries_of_sparse_rows_are_dropped_independently():

@@ -192,9 +192,8 @@ def prepare(
         if preprocessor is not None:
             reads = InputSpec(preprocessor.produces, preprocessor.shape)
         else:
-            reads = InputSpec(
-                "sparse" if train_set.is_sparse else "numbers", (int(train_set.inputs.shape[1]),)
-            )
+            read: Any = train_set.inputs
+            reads = InputSpec("sparse" if train_set.is_sparse else "numbers", (read.shape[1],))
         spec = network_spec(decision, reads, loss, joint, labels)
         seeds = [settings.seed + number for number in range(settings.ensemble_size)]
         network = build_network(spec, label_space, [derive(seed, "weights") for seed in seeds])

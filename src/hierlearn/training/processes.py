@@ -19,7 +19,6 @@ import torch
 from torch import distributed
 
 from hierlearn.errors import HierlearnError, arg, plural
-from hierlearn.networks.layers import Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,19 +59,6 @@ class Processes:
     def share(self, index: Tensor) -> Tensor:
         """Return the rows of a batch for this process; index is (..., n)."""
         return index[..., self.rank :: self.world]
-
-    def part_of_noise(self, count: int, common: int = 0) -> Share | None:
-        """Return which rows of a step this process computes; None where it computes all.
-
-        Args:
-            count: the rows of the batch, which are shared out.
-            common: the rows after them, which every process computes, such as candidates.
-        """
-        if self.world == 1:
-            return None
-        every = torch.arange(count + common)
-        rows = torch.cat([self.share(every[:count]), every[count:]])
-        return Share(rows.to(self.device), count + common)
 
     def total(self, count: int | Tensor) -> Tensor:
         """Return the sum of a count over all processes."""

@@ -164,7 +164,11 @@ class CapturedSteps:
         self.attempts[shape] += 1
         if self.attempts[shape] > ATTEMPTS:
             self.refuse("replayed steps differ, or plain values of network or loss change")
-        elif not keeps_progress_in_tensors(trainer):
+        found = []
+        for progress in (0.0, 0.5, 1.0, trainer.step / trainer.steps):
+            trainer.loss.set_progress(progress)
+            found.append(plain_values(trainer))
+        if self.refusal is None and any(one != found[0] for one in found):
             self.refuse("the progress of the training changes plain values of the loss")
         if self.refusal is not None:
             return self.recorder.run(lambda: trainer.update(index))
@@ -187,7 +191,8 @@ class CapturedSteps:
             step.rows.copy_(index)
             step.replay()
             replayed = self.snapshot(trainer)
-            if replayed is not None and agree(before, after, replayed) and same(plain, step.result):
+            near = torch.allclose(plain.losses, step.result.losses, rtol=1e-4, atol=1e-6)
+            if replayed is not None and near and agree(before, after, replayed):
                 self.steps[shape], self.values = step, plain_values(trainer)
                 log.debug("captured the step of a batch %s", shape)
         after.restore()
@@ -206,12 +211,15 @@ class CapturedSteps:
         rows = torch.zeros_like(index)
         set_all(trainer, 0 if trainer.step > trainer.steps // 2 else trainer.steps - 1)
         try:
-            with capturable(trainer.optimizer):
-                replay, result = self.recorder.record(lambda: trainer.update(rows))
+            for group in trainer.optimizer.param_groups:
+                group["capturable"] = True
+            replay, result = self.recorder.record(lambda: trainer.update(rows))
         except Exception as error:  # whatever a network or loss of others raises there
             self.refuse(f"a step cannot be recorded: {error}")
             return None
         finally:
+            for group in trainer.optimizer.param_groups:
+                group["capturable"] = False
             set_all(trainer, trainer.step)
         return CapturedStep(rows, replay, result, trainer.loss.call_state())
 
@@ -226,15 +234,6 @@ def set_all(trainer: Trainer, step: int) -> None:
     """Set all that changes from step to step, but the rows."""
     trainer.set_step(step)
     trainer.noise.seed(trainer.noise_seeds(step))
-
-
-def keeps_progress_in_tensors(trainer: Trainer) -> bool:
-    """Whether the progress of the training changes nothing but tensors of the loss."""
-    found = []
-    for progress in (0.0, 0.5, 1.0, trainer.step / trainer.steps):
-        trainer.loss.set_progress(progress)
-        found.append(plain_values(trainer))
-    return all(one == found[0] for one in found)
 
 
 # ---------------------------------------- is it the same?
@@ -277,11 +276,6 @@ def agree(before: Snapshot, plain: Snapshot, replayed: Snapshot) -> bool:
         gap, size, change = (part.double().norm() for part in (one - other, one, one - begin))
         found.append((gap <= OF_SIZE * size) | (gap <= OF_CHANGE * change))
     return bool(torch.stack(found).all())
-
-
-def same(plain: StepResult, replayed: StepResult) -> bool:
-    """Whether a plain and a replayed step had the same losses."""
-    return torch.allclose(plain.losses, replayed.losses, rtol=1e-4, atol=1e-6)
 
 
 def plain_values(trainer: Trainer) -> list[dict[str, Any]]:
@@ -339,17 +333,14 @@ class CudaRecorder:
         except BaseException:
             torch.cuda.set_stream(current)  # torch leaves its own where the capture fails
             torch.cuda.synchronize(self.device)
-            self.renew_generators()
+            # The failed capture may have left the states of generators unusable.
+            default = torch.cuda.default_generators[self.device.index or 0]
+            for one in (default, *self.generators):
+                fresh = torch.Generator(self.device)
+                fresh.set_state(one.get_state())
+                one.graphsafe_set_state(fresh.graphsafe_get_state())
             raise
         return graph.replay, found
-
-    def renew_generators(self) -> None:
-        """Give generators states of their own, which a failed capture may have left unusable."""
-        index = self.device.index or 0
-        for one in (torch.cuda.default_generators[index], *self.generators):
-            fresh = torch.Generator(self.device)
-            fresh.set_state(one.get_state())
-            one.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 @contextmanager
@@ -363,15 +354,3 @@ def never_waiting() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-@contextmanager
-def capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Declare that the steps of an optimizer may be captured."""
-    for group in optimizer.param_groups:
-        group["capturable"] = True
-    try:
-        yield
-    finally:
-        for group in optimizer.param_groups:
-            group["capturable"] = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -153,12 +154,12 @@ def grow(
     """
     sample = Sample.of(rows)
     parts: list[dict[str, NDArray[Any]]] = []
-    for tree in in_threads(
-        lambda number: grow_tree(head, sample, derive(seed, "tree", number)), head.trees
-    ):
-        parts.append(tree)
-        if on_tree is not None:
-            on_tree()
+    seeds = [derive(seed, "tree", number) for number in range(head.trees)]
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for tree in pool.map(partial(grow_tree, head, sample), seeds):
+            parts.append(tree)
+            if on_tree is not None:
+                on_tree()
     arrays = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
     sizes = [len(one["feature"]) for one in parts]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -168,18 +169,6 @@ def grow(
     sets = rows.label_sets.sets
     arrays["set_offsets"], arrays["set_classes"] = sets.terminal
     head.set(arrays, partial=rows.is_partial)
-
-
-def in_threads(function: Callable[[int], Any], count: int) -> Iterator[Any]:
-    """Yield function(0), function(1), ... in order, computed by as many threads as torch has."""
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        waiting = [pool.submit(function, number) for number in range(count)]
-        try:
-            for one in waiting:
-                yield one.result()
-        finally:
-            for one in waiting:
-                one.cancel()
 
 
 class ForestSolver:

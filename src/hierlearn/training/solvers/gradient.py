@@ -43,7 +43,7 @@ from hierlearn.training.rows import CandidateSampler
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
 from hierlearn.training.solvers.captured import CapturedSteps, StepResult, captured_steps
-from hierlearn.training.solvers.parallel import spread
+from hierlearn.training.solvers.parallel import Replicas, Shards
 from hierlearn.training.solvers.solver import (
     EarlyStopping,
     Fitted,
@@ -59,7 +59,6 @@ from hierlearn.training.solvers.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hierlearn.hierarchy import LabelSpace
     from hierlearn.links import HeadOutput
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
@@ -137,7 +136,8 @@ class Trainer:
         self.is_ensemble = members is not None
         self.processes = processes or Processes(0, 1, rows.device)
         self.rows, self.valid, self.settings = rows, valid, settings
-        self.spread = spread(network, settings, self.processes)
+        sharded = settings.parallel == "fsdp" and self.processes.world > 1
+        self.spread = (Shards if sharded else Replicas)(network, self.processes)
         self.network = self.spread.network
         self.loss = loss.to(rows.device)
         if members is not None:
@@ -258,10 +258,22 @@ class Trainer:
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
-        record = self._record(number, time.perf_counter() - started)
+        losses = self.processes.total(torch.stack(self.running.losses).double().mean(dim=0))
+        record: dict[str, Any] = {
+            "epoch": number + 1,
+            "step": self.step,
+            "learning_rate": self.rate_at(self.step - 1),
+            "loss": self.stopping.mask_stopped((losses / self.processes.world).tolist()),
+            "seconds": round(time.perf_counter() - started, 4),
+        }
+        if self.running.selected is not None:  # how often a curriculum selected each class
+            selected = self.running.selected.mean(dim=0).cpu() / len(self.running.losses)
+            self.selections.append(selected)
+            levels = torch.split(selected, list(self.loss.label_space.hierarchy.level_sizes))
+            record["selected_by_level"] = [round(float(one.mean()), 6) for one in levels]
         self.running = RunningEpoch()
         last = (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
-        if self.valid is not None and last and self.stages.competes(number):
+        if self.valid is not None and last and number >= self.stages.last:
             record["valid"] = self._validate(number)
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
@@ -287,8 +299,12 @@ class Trainer:
         else:
             result = self.plain_step(index, epoch, place)
         self.timeline.enter("other")
-        stopped = self.stopped if self.is_ensemble else None
-        self.running.add(result.losses, running_selection(result.selection, stopped))
+        selection = result.selection
+        if selection is not None:  # (C,), or (M, C): those of the members that still learn
+            selection = selection.expand(len(self.seeds), -1)
+            if any(self.stopped):
+                selection = selection[[n for n, stopped in enumerate(self.stopped) if not stopped]]
+        self.running.add(result.losses, selection)
         self.step += 1
         if self.rows.device.type != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
@@ -419,21 +435,18 @@ class Trainer:
             sizes: the rows of each part in this process.
             number: of the part.
         """
-        size, here = self.settings.batch_size, self.processes
-        count = min(size, len(self.rows) - place * size)
-        drawn = 0 if self.sampler is None else self.sampler.size
-        share = here.part_of_noise(count, drawn)
-        if len(sizes) > 1:
+        here, share = self.processes, None
+        if here.world > 1 or len(sizes) > 1:
+            count = min(self.settings.batch_size, len(self.rows) - place * self.settings.batch_size)
+            drawn = 0 if self.sampler is None else self.sampler.size  # every process needs these
             every = torch.arange(count + drawn)
             begin = sum(sizes[:number])
             own = here.share(every[:count])[begin : begin + sizes[number]]
             share = Share(torch.cat([own, every[count:]]).to(here.device), count + drawn)
         # Networks of others draw from torch's generator, which knows nothing of shares.
         name = f"noise {here.rank}" + (f" part {number}" if number else "")
-        seeds = torch_own = self.noise_seeds(self.step)
-        if name != NOISE:
-            torch_own = self.noise_seeds(self.step, name)
-        self.noise.seed(seeds, torch_own, share)
+        own_seeds = None if name == NOISE else self.noise_seeds(self.step, name)
+        self.noise.seed(self.noise_seeds(self.step), own_seeds, share)
 
     def noise_seeds(self, step: int, name: str = NOISE) -> list[int]:
         """Return the seed of each member's noise in a step."""
@@ -441,28 +454,15 @@ class Trainer:
 
     # ---------------------------------------- records and checks
 
-    def _record(self, number: int, seconds: float) -> dict[str, Any]:
-        """Return the record of an epoch, ready for JSON."""
-        losses = self.processes.total(self.running.mean_loss()) / self.processes.world
-        record: dict[str, Any] = {
-            "epoch": number + 1,
-            "step": self.step,
-            "learning_rate": self.rate_at(self.step - 1),
-            "loss": self.stopping.mask_stopped(losses.tolist()),
-            "seconds": round(seconds, 4),
-        }
-        selected = self.running.selected_fraction()
-        if selected is None:
-            return record
-        self.selections.append(selected)
-        return {**record, "selected_by_level": means_by_level(selected, self.loss.label_space)}
-
     def _check_finite(self, epoch: int) -> None:
         """Read back the losses of this epoch so far, and raise if one is not finite."""
-        first = None if self.rows.device.type == "cpu" else self.running.first_non_finite()
-        if first is not None:
+        losses = self.running.losses
+        if self.rows.device.type == "cpu" or not losses:  # there every step is checked
+            return
+        wrong = (~torch.stack(losses).isfinite()).any(dim=1).nonzero()
+        if len(wrong):
+            first = int(wrong[0])
             place = self.step % self.steps_per_epoch or self.steps_per_epoch
-            losses = self.running.losses
             self._refuse_loss(losses[first], epoch, place - len(losses) + first)
 
     def _refuse_loss(self, total: Tensor, epoch: int, place: int, what: str = "loss") -> None:
@@ -599,23 +599,6 @@ class RunningEpoch:
             found = torch.stack(self.losses)
             self.losses = list((processes.total(found) / processes.world).to(found.dtype))
 
-    def mean_loss(self) -> Tensor:
-        """Return (M,) float64 the mean loss of each member over the steps."""
-        return torch.stack(self.losses).double().mean(dim=0)
-
-    def selected_fraction(self) -> Tensor | None:
-        """Return (C,) the fraction of steps and members in which each class was selected."""
-        if self.selected is None:
-            return None
-        return self.selected.mean(dim=0).cpu() / len(self.losses)
-
-    def first_non_finite(self) -> int | None:
-        """Return the first step whose loss is not finite, counted from 0; None where all are."""
-        if not self.losses:
-            return None
-        wrong = (~torch.stack(self.losses).isfinite()).any(dim=1).nonzero()
-        return int(wrong[0]) if len(wrong) else None
-
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint in the middle of the epoch must keep."""
         if not self.losses:
@@ -641,27 +624,3 @@ class RunningEpoch:
             self.losses = list(state["losses"].to(device))
         if "selected" in state:
             self.selected = state["selected"].to(device)
-
-
-def means_by_level(values: Tensor, label_space: LabelSpace) -> list[float]:
-    """Return the means of the (C,) values of the classes of each level, ready for JSON."""
-    levels = torch.split(values, list(label_space.hierarchy.level_sizes))
-    return [round(float(level.mean()), 6) for level in levels]
-
-
-def running_selection(selection: Tensor | None, stopped: list[bool] | None) -> Tensor | None:
-    """Return (R, C) the classes selected for the members that have not stopped.
-
-    Args:
-        selection: (C,), or (M, C) for the members of an ensemble; None without a curriculum.
-        stopped: which members have stopped; None for a single network.
-    """
-    if selection is None:
-        return None
-    if stopped is None:
-        return selection[None]
-    if selection.dim() == 1:  # the same for all members
-        selection = selection.expand(len(stopped), -1)
-    if not any(stopped):
-        return selection
-    return selection[[member for member, over in enumerate(stopped) if not over]]

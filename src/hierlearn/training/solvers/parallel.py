@@ -58,12 +58,6 @@ def check_sharding(network: nn.Module, settings: Settings) -> None:
         )
 
 
-def spread(network: nn.Module, settings: Settings, processes: Processes) -> Replicas | Shards:
-    """Return how a network is spread over the processes of a training."""
-    sharded = settings.parallel == "fsdp" and processes.world > 1
-    return (Shards if sharded else Replicas)(network, processes)
-
-
 class Replicas:
     """A network in one process, or a copy in each of several (DDP).
 

@@ -273,45 +273,35 @@ class EarlyStopping:
             epoch: the number of the epoch, from 1.
         """
         for member, value in enumerate(values):
-            if not self.stopped[member]:
-                self._update_one(member, value, epoch)
-
-    def _update_one(self, member: int, value: float, epoch: int) -> None:
-        peak = self.peak[member]
-        better = value == value and (peak is None or self.sign * (value - peak) > 0)
-        self.improved_last[member] = better
-        if better:
-            self.peak[member] = value
-        if self.patience is None:
-            return
-        if better:
-            self.value[member], self.epoch[member] = value, epoch
-            self._remember(member)
-        elif epoch - max(self.epoch[member], self.begin) >= self.patience:
-            self.stopped[member] = True
-            if not self.epoch[member]:  # it keeps the weights with which it stopped
-                self._remember(member)
+            if self.stopped[member]:
+                continue
+            peak = self.peak[member]
+            better = value == value and (peak is None or self.sign * (value - peak) > 0)
+            self.improved_last[member] = better
+            if better:
+                self.peak[member] = value
+            if self.patience is None:
+                continue
+            keep = better
+            if better:
+                self.value[member], self.epoch[member] = value, epoch
+            elif epoch - max(self.epoch[member], self.begin) >= self.patience:
+                self.stopped[member] = True
+                keep = not self.epoch[member]  # without a best epoch, the last weights stay
+            if keep:
+                state = member_state(self.network, member)
+                self.weights[member] = {name: held.clone() for name, held in state.items()}
 
     def mask_stopped(self, values: Sequence[float]) -> list[float | None]:
         """Return the values of the members that have not stopped, None for the others."""
         pairs = zip(values, self.stopped, strict=True)
         return [None if stopped else value for value, stopped in pairs]
 
-    def _remember(self, member: int) -> None:
-        """Copy the weights of one member to the best ones."""
-        self.weights[member] = {
-            name: value.clone() for name, value in self.state_of(member).items()
-        }
-
     def restore(self) -> None:
         """Load the best weights of each member; a member without any keeps its own."""
         for member, best in self.weights.items():
-            for name, value in self.state_of(member).items():
+            for name, value in member_state(self.network, member).items():
                 value.copy_(best[name])
-
-    def state_of(self, member: int) -> dict[str, Tensor]:
-        """Return the tensors of one member by name, to be read or written in place."""
-        return member_state(self.network, member)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all but the weights, ready for JSON."""
@@ -336,5 +326,6 @@ class EarlyStopping:
             member, _, name = key.partition("/")
             self.weights.setdefault(int(member), {})[name] = value.to(device)
         for number, weights in self.weights.items():
-            own = {name: tuple(value.shape) for name, value in self.state_of(number).items()}
-            check_shapes(f"best/{number}/", weights, own)
+            own = member_state(self.network, number)
+            shapes = {name: tuple(value.shape) for name, value in own.items()}
+            check_shapes(f"best/{number}/", weights, shapes)

@@ -121,10 +121,6 @@ class Stages:
         begin, end = (self.begin(one) * per_epoch for one in (stage, stage + 1))
         return step - begin, end - begin
 
-    def competes(self, number: int) -> bool:
-        """Whether the weights after an epoch may be the best ones."""
-        return number >= self.last
-
 
 class StagedNetwork(nn.Module, ABC):
     """Base of the networks that are trained part by part.
