@@ -17,7 +17,7 @@ from hierlearn.training.checkpoint import Checkpoint, CheckpointError
 from hierlearn.training.prepare import prepare
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
-from hierlearn.training.stream import ParquetRows, Piece, ShardOrder, cut
+from hierlearn.training.stream import ParquetRows, Piece, ShardOrder, pack_windows
 
 CPU = torch.device("cpu")
 CLASSES = ["a/b", "a/c", "d", "d/e/f"]
@@ -168,11 +168,11 @@ def test_no_more_than_a_window_is_held(table):
 def test_row_groups_are_cut_into_windows():
     bounds = np.array([0, 4, 7, 12])
     pieces = [Piece(2, 7, 12), Piece(0, 0, 4), Piece(1, 4, 7)]
-    assert list(cut(pieces, bounds, 8)) == [pieces[:1], pieces[1:]]
-    assert list(cut(pieces, bounds, 2)) == [pieces[:1], pieces[1:2], pieces[2:]]
+    assert list(pack_windows(pieces, bounds, 8)) == [pieces[:1], pieces[1:]]
+    assert list(pack_windows(pieces, bounds, 2)) == [pieces[:1], pieces[1:2], pieces[2:]]
     half = [Piece(2, 10, 12), Piece(0, 0, 4)]  # the group of 5 is held, whatever is used of it
-    assert list(cut(half, bounds, 8)) == [half[:1], half[1:]]
-    assert list(cut([], bounds, 4)) == []
+    assert list(pack_windows(half, bounds, 8)) == [half[:1], half[1:]]
+    assert list(pack_windows([], bounds, 4)) == []
 
 
 def trainer_of(prepared, **settings):

@@ -136,13 +136,15 @@ class Setting:
         return getattr(import_module(module), name)
 
     @property
+    def limits(self) -> tuple[float | None, float | None, float | None]:
+        """What a value is at least, above and below."""
+        limits = self.description
+        return limits.at_least, limits.above, limits.below
+
+    @property
     def rule(self) -> str:
         """The limits as text, empty if there are none."""
-        low, above, below = (
-            self.description.at_least,
-            self.description.above,
-            self.description.below,
-        )
+        low, above, below = self.limits
         if self.kind is int and low is not None and below is not None:
             return f"from {low:g} to {below - 1:g}"
         if low is not None and below is not None:
@@ -165,26 +167,19 @@ class Setting:
             if not isinstance(value, Mapping):
                 raise HierlearnError(f"{arg(self.name)} must be a mapping, not {value!r}")
             return value
-        number: Any = value
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
             raise HierlearnError(f"{arg(self.name)} must be {KINDS[self.kind]}, not {value!r}")
-        if self.rule and not self._is_within(number):
+        number: Any = value
+        low, above, below = self.limits
+        if self.rule and not (
+            math.isfinite(number)
+            and (low is None or number >= low)
+            and (above is None or number > above)
+            and (below is None or number < below)
+        ):
             none = ", or None" if self.optional else ""
             raise HierlearnError(f"{arg(self.name)} must be {self.rule}{none}, not {value}")
         return value
-
-    def _is_within(self, value: float) -> bool:
-        low, above, below = (
-            self.description.at_least,
-            self.description.above,
-            self.description.below,
-        )
-        return (
-            math.isfinite(value)
-            and (low is None or value >= low)
-            and (above is None or value > above)
-            and (below is None or value < below)
-        )
 
 
 def settings_of(cls: type) -> dict[str, Setting]:

@@ -306,17 +306,30 @@ class CandidateSampler:
         drawn = self.draw(step, epoch, place).to(index.device)
         missing = drawn < 0
         drawn = torch.where(missing, drawn[..., :1], drawn)  # any row of the window
+        rows, known = self.rows, self.rows.keys
+        row_keys, keys = (
+            one if known is None else known[one.to(known.device)] for one in (index, drawn)
+        )
         if self.takes_sets(index.shape[-1]):
-            return self.batch_by_set(index, drawn, missing)
-        x, targets, mask = self.rows.batch(torch.cat([index, drawn], dim=-1))
+            index, drawn, missing, row_keys, keys = (
+                one.to(rows.device) for one in (index, drawn, missing, row_keys, keys)
+            )
+            weight = None if rows.weights is None else rows.weights[drawn]
+            weight = torch.where(missing, 0.0, 1.0 if weight is None else weight)
+            sets = SetCandidates(rows.label_sets, rows.set_numbers[drawn], row_keys, keys, weight)
+            return rows.take(torch.cat([index, drawn], dim=-1)), rows.targets(index), None, sets
+        x, targets, mask = rows.batch(torch.cat([index, drawn], dim=-1))
         count = index.shape[-1]
-        own = None if mask is None else mask[..., :count, :]
+        excluded = (row_keys[..., :, None] == keys[..., None, :]) | missing[..., None, :].to(
+            keys.device
+        )
         found = Candidates(
             targets[..., count:, :],
-            (self.excluded(index, drawn) | missing[..., None, :]).to(targets.device),
+            excluded.to(targets.device),
             None if mask is None else mask[..., count:, :],
-            None if self.rows.weights is None else self.rows.weights[drawn.to(self.rows.device)],
+            None if rows.weights is None else rows.weights[drawn.to(rows.device)],
         )
+        own = None if mask is None else mask[..., :count, :]
         return x, targets[..., :count, :], own, found
 
     def takes_sets(self, count: int) -> bool:
@@ -324,24 +337,6 @@ class CandidateSampler:
         rows = self.rows
         on_gpu = rows.device.type == "cuda" and not rows.is_partial
         return on_gpu and is_worthwhile(count, self.size)
-
-    def batch_by_set(
-        self, index: Tensor, drawn: Tensor, missing: Tensor
-    ) -> tuple[Tensor | SparseRows, Tensor, None, SetCandidates]:
-        """Return a batch whose candidates are numbers of label sets.
-
-        Args:
-            index: (n,) or (M, n) the rows of the batch.
-            drawn: (K,) or (M, K) the rows of the candidates.
-            missing: which of these do not count.
-        """
-        rows = self.rows
-        index, drawn, missing = (one.to(rows.device) for one in (index, drawn, missing))
-        row_keys, keys = (one if rows.keys is None else rows.keys[one] for one in (index, drawn))
-        weight = None if rows.weights is None else rows.weights[drawn]
-        weight = torch.where(missing, 0.0, 1.0 if weight is None else weight)
-        found = SetCandidates(rows.label_sets, rows.set_numbers[drawn], row_keys, keys, weight)
-        return rows.take(torch.cat([index, drawn], dim=-1)), rows.targets(index), None, found
 
     def draw(self, step: int, epoch: int, place: int) -> Tensor:
         """Return (K,), or (M, K) for members, the row numbers of the candidates of a step.
@@ -356,13 +351,6 @@ class CandidateSampler:
             found = sample(size, count, derive(seed, "candidates", step))
             own[: len(found)] = found if pool is None else pool[found]
         return drawn if self.apart else drawn[0]
-
-    def excluded(self, index: Tensor, drawn: Tensor) -> Tensor:
-        """Return (n, K) or (M, n, K) bool, which candidates are the row itself, by id."""
-        keys = self.rows.keys
-        if keys is not None:
-            index, drawn = keys[index.to(keys.device)], keys[drawn.to(keys.device)]
-        return index[..., :, None] == drawn[..., None, :]
 
 
 def sample(size: int, count: int, seed: int) -> Tensor:

@@ -148,7 +148,9 @@ def pieces_between(
     return found
 
 
-def cut(pieces: Sequence[Piece], bounds: NDArray[np.int64], window: int) -> Iterator[list[Piece]]:
+def pack_windows(
+    pieces: Sequence[Piece], bounds: NDArray[np.int64], window: int
+) -> Iterator[list[Piece]]:
     """Join pieces to windows; a piece takes the memory of its whole group.
 
     Args:
@@ -191,7 +193,7 @@ class ShardOrder:
         quotas = [quota(self.total, size, one, shards) for one in range(shard + 1)]
         begin, end = sum(quotas[:-1]), sum(quotas)
         pieces = pieces_between(groups.tolist(), rows.bounds, begin, end)
-        self.windows = list(cut(pieces, rows.bounds, rows.source.window))
+        self.windows = list(pack_windows(pieces, rows.bounds, rows.source.window))
         sizes = [sum(piece.end - piece.begin for piece in window) for window in self.windows]
         self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.touched = range(0)  # the windows of the last batch

@@ -15,7 +15,6 @@ rows: with the Cholesky factor L of X X' + 1, X W + b = L V and |W|^2 + |b|^2 = 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
@@ -185,12 +184,21 @@ class Design:
         self.x: Tensor | SparseRows
         if isinstance(inputs, SparseRows):
             x = inputs.take(index.to(inputs.values.device))
-            self.columns, self.x = without_empty_columns(x)
+            used = torch.zeros(x.width, dtype=torch.bool, device=x.columns.device)
+            used[x.columns] = True
+            self.columns = used.nonzero()[:, 0]
+            number = (used.cumsum(0) - 1)[x.columns]
+            self.x = SparseRows(x.offsets, number, x.values, len(self.columns))
         else:
             self.x = inputs[index.to(inputs.device)]
             self.columns = torch.arange(inputs.shape[1], device=inputs.device)
         self.count = len(rows)
-        self.factor = span(self.x) if self.count <= FEW else None
+        self.factor: Tensor | None = None  # L, where the rows are few: L L' = X X' + 1
+        if self.count <= FEW:
+            dense = (self.x.dense() if isinstance(self.x, SparseRows) else self.x).double()
+            gram = dense @ dense.T + 1
+            gram.diagonal().add_(JITTER * float(gram.diagonal().mean()))
+            self.factor = torch.linalg.cholesky(gram).float()
         self.size = self.count if self.factor is not None else len(self.columns) + 1
         self.turned = transposed(self.x) if self.factor is None else None
 
@@ -229,15 +237,6 @@ def product(x: Tensor | SparseRows, v: Tensor) -> Tensor:
     )
 
 
-def without_empty_columns(x: SparseRows) -> tuple[Tensor, SparseRows]:
-    """Return the numbers of the columns that occur, and the rows with these alone."""
-    used = torch.zeros(x.width, dtype=torch.bool, device=x.columns.device)
-    used[x.columns] = True
-    columns = used.nonzero()[:, 0]
-    number = used.cumsum(0) - 1
-    return columns, SparseRows(x.offsets, number[x.columns], x.values, len(columns))
-
-
 def transposed(x: Tensor | SparseRows) -> Tensor | SparseRows:
     """Return x with rows and columns exchanged."""
     if not isinstance(x, SparseRows):
@@ -247,15 +246,6 @@ def transposed(x: Tensor | SparseRows) -> Tensor | SparseRows:
     rows = torch.arange(len(x), device=x.columns.device).repeat_interleave(x.offsets.diff())
     offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return SparseRows(offsets, rows[order], x.values[order], len(x))
-
-
-def span(x: Tensor | SparseRows) -> Tensor:
-    """Return L with L L' = X X' + 1."""
-    dense = (x.dense() if isinstance(x, SparseRows) else x).double()
-    gram = dense @ dense.T + 1
-    gram.diagonal().add_(JITTER * float(gram.diagonal().mean()))
-    factor: Tensor = torch.linalg.cholesky(gram)
-    return factor.float()
 
 
 # ---------------------------------------- the optimum
@@ -294,26 +284,29 @@ def solve_linear(
     for block in blocks:
         if design is None or of is not block.rows:
             design, of = Design(inputs, block.rows), block.rows
-        v = solve_block(design, block, objective, penalty, tolerance)
+        start = torch.zeros(design.size, len(block.classes), device=rows.device)
+        targets, weights = (
+            torch.from_numpy(one).to(rows.device) for one in (block.targets, block.weights)
+        )
+        function = partial(penalized, design, objective, targets, weights, penalty)
+        v = minimize(function, start, tolerance=tolerance)
         numbers = torch.from_numpy(block.classes).to(rows.device)
         weight[design.columns[:, None], numbers], bias[numbers] = design.weights(v)
     return weight, bias
 
 
-def solve_block(
-    design: Design, block: Block, objective: Objective, penalty: float, tolerance: float
-) -> Tensor:
-    """Return v, the optimum of a block."""
-    device = design.columns.device
-    targets, weights = (torch.from_numpy(one).to(device) for one in (block.targets, block.weights))
-
-    def function(v: Tensor) -> tuple[float, Tensor]:
-        value, change = objective(design.times(v), targets, weights)
-        gradient = design.transposed_times(change).add_(v, alpha=penalty)
-        return value + 0.5 * penalty * dot(v, v), gradient
-
-    start = torch.zeros(design.size, len(block.classes), device=device)
-    return minimize(function, start, tolerance=tolerance)
+def penalized(
+    design: Design,
+    objective: Objective,
+    targets: Tensor,
+    weights: Tensor,
+    penalty: float,
+    v: Tensor,
+) -> tuple[float, Tensor]:
+    """Return the value of a block and its gradient, with the penalty, at v."""
+    value, change = objective(design.times(v), targets, weights)
+    gradient = design.transposed_times(change).add_(v, alpha=penalty)
+    return value + 0.5 * penalty * dot(v, v), gradient
 
 
 # ---------------------------------------- L-BFGS
@@ -391,37 +384,6 @@ def largest(values: Tensor) -> float:
 # ---------------------------------------- as a training
 
 
-@contextmanager
-def fewer_threads(rows: Rows) -> Iterator[None]:
-    """Use one thread where steps are so short that threads would mostly wait for each other."""
-    held = rows.inputs
-    entries = len(held.values) if isinstance(held, SparseRows) else held.numel()
-    before = torch.get_num_threads()
-    if entries < MANY:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def unsupported_reason(network: nn.Module, loss: Any, rows: Rows) -> str | None:
-    """Return why a training has no solver, or None."""
-    options = {
-        "link": link_name(loss.link),
-        "log_base": 2 if getattr(getattr(loss, "base", None), "scale", 1) != 1 else np.e,
-        "class_weight": getattr(loss, "class_weight", None),
-        "pos_weight": getattr(loss, "pos_weight", None),
-    }
-    return not_convex(
-        type(loss),
-        options,
-        linear=only_layer(network) is not None,
-        partial=rows.is_partial,
-        streamed=isinstance(rows, ParquetRows),
-    )
-
-
 class LinearSolver:
     """Find the optimum of a linear network; all members of an ensemble have the same."""
 
@@ -434,8 +396,21 @@ class LinearSolver:
         """Find the optimum, unless a checkpoint has it."""
         network, loss, rows = prepared.network, prepared.loss, prepared.rows
         settings = prepared.decision.settings
-        reason = unsupported_reason(network, loss, rows)
         layer = only_layer(network)
+        base: Any = getattr(loss, "base", None)
+        options = {
+            "link": link_name(loss.link),
+            "log_base": 2 if getattr(base, "scale", 1) != 1 else np.e,
+            "class_weight": getattr(loss, "class_weight", None),
+            "pos_weight": getattr(loss, "pos_weight", None),
+        }
+        reason = not_convex(
+            type(loss),
+            options,
+            linear=layer is not None,
+            partial=rows.is_partial,
+            streamed=isinstance(rows, ParquetRows),
+        )
         if reason is not None or layer is None:
             raise HierlearnError(
                 f"lbfgs cannot train this: {reason}; use {arg('optimizer', 'adamw')}"
@@ -443,10 +418,15 @@ class LinearSolver:
 
         @torch.no_grad()
         def solve() -> list[float | None]:
-            with fewer_threads(rows):
+            held, threads = rows.inputs, torch.get_num_threads()
+            if (len(held.values) if isinstance(held, SparseRows) else held.numel()) < MANY:
+                torch.set_num_threads(1)  # steps are so short that threads would mostly wait
+            try:
                 found = solve_linear(loss, rows, settings.l2_penalty, encoder=encoder_of(network))
                 for own, one in zip((layer.weight, layer.bias), found, strict=True):
                     own.copy_(one.to(own).expand_as(own))
+            finally:
+                torch.set_num_threads(threads)
             # The loss of the first rows, without the penalty.
             index = torch.arange(min(len(rows), 1024), device=rows.device)
             x, targets, mask = rows.batch(index)
