@@ -191,7 +191,7 @@ MUTANTS = (
     # ---------------------------------------- training
     Mutant(
         "copies of a row fall into different folds",
-        "training/folds.py",
+        "training/blending.py",
         "fold = fold_of_group[groups]",
         "fold = np.arange(rows) % folds",
         "training",
