@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from hierlearn.lab.corpora.archives import locate_archive
+from hierlearn.lab.corpora.download import locate_archive
 
 
 def write_zip(path, members):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -24,8 +23,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script = [honor_range]
-        self.ranges = []  # the Range header of each request
+        self.script = [whole]
+        self.asked = 0  # how often
         self.release = threading.Event()  # ends the stalls
 
     @property
@@ -40,17 +39,13 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        number = len(self.server.ranges)
-        self.server.ranges.append(self.headers["Range"])
+        number = self.server.asked
+        self.server.asked += 1
         self.server.script[min(number, len(self.server.script) - 1)](self)
         self.close_connection = True
 
     def log_message(self, *arguments):
         """Keep the test output quiet."""
-
-    @property
-    def start(self):
-        return int(re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "bytes=0-")[1])
 
     def head(self, status, **headers):
         self.send_response(status)
@@ -58,38 +53,24 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), str(value))
         self.end_headers()
 
-    def head_of_range(self):
-        start = self.start
-        if start >= SIZE:
-            self.head(416, Content_Range=f"bytes */{SIZE}", Content_Length=0)
-            return b""
-        if start:
-            span = f"bytes {start}-{SIZE - 1}/{SIZE}"
-            self.head(206, Content_Range=span, Content_Length=SIZE - start)
-        else:
-            self.head(200, Content_Length=SIZE)
-        return BODY[start:]
 
-
-def honor_range(handler):
-    handler.wfile.write(handler.head_of_range())
-
-
-def ignore_range(handler):
+def whole(handler):
     handler.head(200, Content_Length=SIZE)
     handler.wfile.write(BODY)
 
 
 def truncate(count):
     def answer(handler):
-        handler.wfile.write(handler.head_of_range()[:count])
+        handler.head(200, Content_Length=SIZE)
+        handler.wfile.write(BODY[:count])
 
     return answer
 
 
 def stall(count):
     def answer(handler):
-        handler.wfile.write(handler.head_of_range()[:count])
+        handler.head(200, Content_Length=SIZE)
+        handler.wfile.write(BODY[:count])
         handler.wfile.flush()
         handler.server.release.wait(600)
 
@@ -105,8 +86,8 @@ def status(code):
 
 
 def corrupt(handler):
-    body = handler.head_of_range()
-    handler.wfile.write(body[:-1] + bytes([body[-1] ^ 1]))
+    handler.head(200, Content_Length=SIZE)
+    handler.wfile.write(BODY[:-1] + bytes([BODY[-1] ^ 1]))
 
 
 def of_length(count):
@@ -136,26 +117,12 @@ def chunked(*, complete):
     return answer
 
 
-def wrong_range(handler):
-    handler.head(206, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", Content_Length=SIZE)
-    handler.wfile.write(BODY)
-
-
 def redirect(target):
     return lambda handler: handler.head(302, Location=target, Content_Length=0)
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def part_of(target):
-    return target.with_name(target.name + ".part")
-
-
-def leave_part(target, data):
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part_of(target).write_bytes(data)
 
 
 def get(server, target, **options):

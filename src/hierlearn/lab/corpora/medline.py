@@ -32,7 +32,7 @@ from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.errors import DataError, unknown_name
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.lab.corpora.archives import Archive, have_archives, obtain, read_member
+from hierlearn.lab.corpora.download import Archive, have_archives, obtain, read_member
 from hierlearn.lab.corpora.grouping import normalized
 
 if TYPE_CHECKING:

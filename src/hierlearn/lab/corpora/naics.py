@@ -17,7 +17,7 @@ from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.errors import DataError
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.lab.corpora.archives import Archive, have_archives, obtain, read_member
+from hierlearn.lab.corpora.download import Archive, have_archives, obtain, read_member
 from hierlearn.lab.corpora.grouping import linked_groups, normalized, split_groups
 
 if TYPE_CHECKING:

@@ -8,17 +8,18 @@ alphabets Balinese, Early Aramaic, Greek, Korean and Latin, 105 x 105 pixels in 
 from __future__ import annotations
 
 import hashlib
+import io
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
+from hierlearn.datasets.images.images import find_pillow
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.errors import DataError
 from hierlearn.hierarchy import Hierarchy
-from hierlearn.lab.corpora.archives import Archive, have_archives, obtain, read_members
-from hierlearn.lab.corpora.png import read_bilevel_png
+from hierlearn.lab.corpora.download import Archive, have_archives, obtain, read_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +81,9 @@ def load_omniglot(
     names = [name.split("/") for name in members]  # folder, alphabet, character, file
     if any(len(parts) != 4 for parts in names):
         raise DataError(f"{path} is not laid out as {FOLDER}/alphabet/character/image.png")
-    read = [read_bilevel_png(content, name) for name, content in members.items()]
+    pillow = find_pillow()
+    opened = (pillow.Image.open(io.BytesIO(content)) for content in members.values())
+    read = [~np.asarray(image.convert("1")) for image in opened]  # True for ink
     if len({image.shape for image in read}) > 1:
         raise DataError(f"{path} holds images of several sizes; fetch the file again")
     images = np.stack(read)
