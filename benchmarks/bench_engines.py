@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from hierlearn.datasets import load_dataset
-from hierlearn.lab.compare import compare
+from hierlearn.lab.compare import run_study
 from hierlearn.lab.protocol import Protocol
 from hierlearn.service.engine import ENGINES, Job, count_cores, open_executor
 from machine import versions, write
@@ -58,7 +58,7 @@ def study(executor: Any, epochs: int) -> float:
     protocol = Protocol(seeds=3, settings=settings)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        compare(dataset, LOSSES, Path(folder) / "study", protocol, executor=executor)
+        run_study(dataset, LOSSES, Path(folder) / "study", protocol, executor=executor)
         return time.perf_counter() - begun
 
 

@@ -121,7 +121,7 @@ def main() -> None:
     """Read the suites, write the figures and the diagrams, print the table."""
     import matplotlib as mpl
 
-    from hierlearn.lab.pages.critical_difference import draw
+    from hierlearn.lab.pages.figures import rank_diagram
 
     mpl.rcParams["svg.hashsalt"] = "hierlearn"  # the same file every time
     parser = argparse.ArgumentParser(description=__doc__)
@@ -150,7 +150,7 @@ def main() -> None:
     write("methods", figures, COMMAND)
     for name, one in drawn.items():
         if one:
-            draw(one).savefig(ASSETS / f"{name}.svg", metadata={"Date": None})
+            rank_diagram(one).savefig(ASSETS / f"{name}.svg", metadata={"Date": None})
     print(as_markdown(rows, [one["name"] for one in summary["sets"]]))
 
 

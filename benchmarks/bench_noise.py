@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hierlearn.lab.noise_figures import TITLES, main_metrics, rate_table
-from hierlearn.lab.noise_verdict import noise_verdict
+from hierlearn.lab.noise_figures import TITLES, main_metrics, noise_verdict, rate_table
 from machine import RESULTS, machine
 
 KEPT = (

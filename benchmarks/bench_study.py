@@ -23,8 +23,7 @@ from typing import Any
 from hierlearn.lab import paper
 from hierlearn.lab.statistics import LEVEL, paired_test
 from hierlearn.lab.study import Study
-from hierlearn.lab.summary import mark_best, summarize
-from hierlearn.lab.tables import as_markdown
+from hierlearn.lab.summary import as_markdown, mark_best, summarize
 from machine import RESULTS, machine
 
 KEPT = ("candidates", "labels", "missing", "metrics", "directions", "level", "seeds")

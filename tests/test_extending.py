@@ -303,7 +303,7 @@ def test_toys_are_compared_with_what_is_there(tmp_path):
     )
     study = compare(DATASETS["toys"](), candidates, tmp_path / "study", protocol)
     from hierlearn.lab.pages import write_report
-    from hierlearn.lab.publish import publish
+    from hierlearn.lab.summary import publish
 
     summary, _ = publish(study)
     text = (tmp_path / "study" / "table.md").read_text()

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hierlearn.lab.noise_figures import explain_tables, main_metrics, rate_table
-from hierlearn.lab.noise_verdict import noise_verdict
+from hierlearn.lab.noise_figures import explain_tables, main_metrics, noise_verdict, rate_table
 
 REPO = Path(__file__).parents[1]
 STUDIES = json.loads((REPO / "benchmarks" / "results" / "noise.json").read_text())["studies"]

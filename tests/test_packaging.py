@@ -200,6 +200,6 @@ def test_an_extra_that_is_missing_is_named(installed):
     assert "pip install" in call(installed, "hierlearn", "data", "list")
     done = call(installed, "python", "-c", "import matplotlib", check=False)
     assert "No module named 'matplotlib'" in done.stderr
-    code = "from hierlearn.lab.pages.saving import need_matplotlib; need_matplotlib()"
+    code = "from hierlearn.lab.pages.figures import need_matplotlib; need_matplotlib()"
     done = call(installed, "python", "-c", code, check=False)
     assert "install it with: pip install matplotlib" in done.stderr

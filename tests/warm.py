@@ -28,7 +28,7 @@ PRELOADED = [
     "hierlearn.networks",
     "hierlearn.pipeline",
     "hierlearn.reports",
-    "hierlearn.lab.publish",
+    "hierlearn.lab.summary",
     "hierlearn.lab.runner",
     "matplotlib.figure",
     "pandas",

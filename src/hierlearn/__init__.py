@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hierlearn.features import FEATURES
     from hierlearn.hierarchy import Hierarchy, LabelSpace, join_levels
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.lab.pages.compare import compare
+    from hierlearn.lab.compare import compare
     from hierlearn.lab.suites import SUITES, compare_suite
     from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
     from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
@@ -57,7 +57,7 @@ _HOMES = {
     "Recipe": "hierlearn.training",
     "Settings": "hierlearn.training",
     "SUITES": "hierlearn.lab.suites",
-    "compare": "hierlearn.lab.pages.compare",
+    "compare": "hierlearn.lab.compare",
     "compare_suite": "hierlearn.lab.suites",
     "cross_val_proba": "hierlearn.estimator",
     "evaluate": "hierlearn.pipeline",

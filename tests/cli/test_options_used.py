@@ -179,7 +179,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     import hierlearn.lab.compare
     import hierlearn.lab.demo
     import hierlearn.lab.noise
-    import hierlearn.lab.pages.critical_difference
+    import hierlearn.lab.pages.figures
     import hierlearn.lab.suites
     import hierlearn.lab.tune
     import hierlearn.pipeline.export
@@ -187,7 +187,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
 
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(hierlearn.pipeline, "train", stop("train"))
-    monkeypatch.setattr(hierlearn.lab.compare, "compare", stop("compare"))
+    monkeypatch.setattr(hierlearn.lab.compare, "run_study", stop("compare"))
     monkeypatch.setattr(hierlearn.lab.tune, "tune", untuned)
     monkeypatch.setattr(hierlearn.lab.noise, "noise_study", stop("noise"))
     monkeypatch.setattr(hierlearn.lab.commands.bench.loss_times, "time_losses", stop("bench"))
@@ -200,7 +200,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     )
     monkeypatch.setattr(hierlearn.lab.demo, "run_demo", lambda out, say: say(str(out)))
     monkeypatch.setattr(hierlearn.lab.commands.demo, "show", lambda *_: None)
-    monkeypatch.setattr(hierlearn.lab.pages.critical_difference, "critical_difference", no_plot)
+    monkeypatch.setattr(hierlearn.lab.pages.figures, "critical_difference", no_plot)
 
     def run(words, place):
         shutil.copytree(files, place, ignore=shutil.ignore_patterns("checkpoints"))

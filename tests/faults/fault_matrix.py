@@ -37,9 +37,9 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
 from hierlearn.files.tensors import read_tensors
-from hierlearn.lab.compare import compare
+from hierlearn.lab.compare import run_study
 from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.publish import publish
+from hierlearn.lab.summary import publish
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.folder import TRAINING
 from hierlearn.pipeline.remember import MemoryFolder
@@ -152,7 +152,7 @@ def two_models(folder):
 
 def compare_two(folder):
     protocol = Protocol(seeds=2, settings={"epochs": 1, "device": "cpu"})
-    publish(compare(problem(), ["bce", "hcl"], folder / "s", protocol))
+    publish(run_study(problem(), ["bce", "hcl"], folder / "s", protocol))
 
 
 def open_study(folder):

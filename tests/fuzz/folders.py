@@ -15,7 +15,7 @@ from fuzz.mutations import apply_edits, edit_value, places, several_byte_edits, 
 from hierlearn.datasets import load_dataset
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import compare
+from hierlearn.lab.compare import run_study
 from hierlearn.lab.pages.page import write_report
 from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.ranks import rank_studies
@@ -57,7 +57,7 @@ class Examples:
         folder = self.root / "study"
         if not folder.exists():
             protocol = Protocol(seeds=2, network={"name": "linear"}, settings=SETTINGS)
-            compare(rows(), parse_candidates(["bce", "hxe"]), folder, protocol)
+            run_study(rows(), parse_candidates(["bce", "hxe"]), folder, protocol)
         return folder
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hierlearn.datasets import load_dataset
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import compare
+from hierlearn.lab.compare import run_study
 from hierlearn.lab.protocol import Protocol
 
 SETTINGS = {"epochs": 3, "patience": 2, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
@@ -31,7 +31,7 @@ def run(folder, words=WORDS, *, data=None, **options):
     """Compare; options of ``compare`` itself are told from those of the protocol."""
     own = {name: options.pop(name) for name in OWN if name in options}
     data = dataset() if data is None else data
-    return compare(data, parse_candidates(words), folder, protocol(**options), **own)
+    return run_study(data, parse_candidates(words), folder, protocol(**options), **own)
 
 
 def without_seconds(study):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hierlearn.cli import app  # noqa: F401  (which imports the commands)
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.candidates import VARIANTS, parse_candidate, parse_candidates
 from hierlearn.lab.commands.compare import METHODS

@@ -12,11 +12,10 @@ from hierlearn.datasets import load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.lab import runner as module
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import compare
-from hierlearn.lab.splits import with_test_rows
+from hierlearn.lab.compare import run_study
+from hierlearn.lab.runner import with_test_rows
 from hierlearn.lab.study import Study, StudyError
-from hierlearn.lab.summary import summarize
-from hierlearn.lab.tables import as_markdown
+from hierlearn.lab.summary import as_markdown, summarize
 from hierlearn.lab.tune import loss_space, network_space, tune
 from hierlearn.losses import LOSSES, CollapseWarning
 from hierlearn.metrics import METRICS, Metric, hier_dist
@@ -60,14 +59,14 @@ def test_candidates_as_they_are_written_and_no_protocol(tmp_path, monkeypatch):
         trained.extend(task.candidate for one in studies for task in one.tasks.values())
 
     monkeypatch.setattr("hierlearn.lab.compare.run_studies", stop)
-    study = compare(dataset(), ["bce", "hcl:floor=0.3"], tmp_path / "s")
+    study = run_study(dataset(), ["bce", "hcl:floor=0.3"], tmp_path / "s")
     assert trained == parse_candidates(["bce", "hcl:floor=0.3"])
     assert study.candidates == trained
     assert study.seeds == list(range(10))
     with pytest.raises(HierlearnError, match="unknown loss or recipe 'hlc'; did you mean"):
-        compare(dataset(), ["bce", "hlc"], tmp_path / "t")
+        run_study(dataset(), ["bce", "hlc"], tmp_path / "t")
     with pytest.raises(HierlearnError, match="'bce' is listed twice"):
-        compare(dataset(), [*trained, "bce"], tmp_path / "t")
+        run_study(dataset(), [*trained, "bce"], tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 

@@ -8,7 +8,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.lab import candidates
 from hierlearn.lab import runner as module
-from hierlearn.lab.compare import StudyWarning, compare
+from hierlearn.lab.compare import StudyWarning, run_study
 from hierlearn.lab.protocol import Protocol
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.registry import Registry
@@ -59,20 +59,20 @@ def test_of_all_what_cannot_be_trained_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(candidates, "RECIPES", {"flat": candidates.RECIPES["flat"]})
     monkeypatch.setattr(candidates, "VARIANTS", ())
     with pytest.warns(StudyWarning, match="hinge is left out: HingeLoss needs a tree"):
-        found = compare(dag(), ["all"], tmp_path / "s", protocol())
+        found = run_study(dag(), ["all"], tmp_path / "s", protocol())
     assert [one.key for one in found.finished] == ["flat", "bce", "focal"]
     parsed = candidates.parse_candidates(["all"])  # as the command line does
     with pytest.warns(StudyWarning, match="hinge is left out: HingeLoss needs a tree"):
-        compare(dag(), parsed, tmp_path / "parsed", protocol())
+        run_study(dag(), parsed, tmp_path / "parsed", protocol())
     with pytest.raises(HierlearnError, match="HingeLoss needs a tree"):
-        compare(dag(), ["bce", "hinge"], tmp_path / "named", protocol())
+        run_study(dag(), ["bce", "hinge"], tmp_path / "named", protocol())
 
     def refuse(*words, **options):
         raise HierlearnError("not these rows")
 
     monkeypatch.setattr(module, "prepare", refuse)
     with pytest.raises(HierlearnError, match="no method can be trained on these rows: not these"):
-        compare(dag(), ["all"], tmp_path / "none", protocol())
+        run_study(dag(), ["all"], tmp_path / "none", protocol())
     assert not (tmp_path / "none").exists()
 
 
@@ -94,7 +94,7 @@ def test_remembered_rows_are_stored_not_learned(tmp_path):
 
 def test_what_trains_nothing_is_made_once_for_all_seeds(tmp_path):
     plainly = Protocol(seeds=2, settings={"device": "cpu"})
-    found = compare(dataset(), ["nearest", "linear"], tmp_path / "s", plainly)
+    found = run_study(dataset(), ["nearest", "linear"], tmp_path / "s", plainly)
     assert [one.key for one in found.finished] == ["nearest", "linear"]
     first, second = found.runs_of(found.candidates[0])
     assert {**first, "seed": 1} == second

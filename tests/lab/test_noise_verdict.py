@@ -2,7 +2,7 @@
 
 import pytest
 
-from hierlearn.lab.noise_verdict import noise_verdict
+from hierlearn.lab.noise_figures import noise_verdict
 from lab.handmade_noise import VALUES, summary
 
 

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from hierlearn.errors import HierlearnError
-from hierlearn.lab.publish import publish_ranks
-from hierlearn.lab.ranks import as_markdown, rank_studies, rank_verdict
+from hierlearn.lab.ranks import as_markdown, publish_ranks, rank_studies, rank_verdict
 from hierlearn.lab.study import Study, StudyError
 from lab.rank_studies import from_ranks, studies, study
 

@@ -9,8 +9,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.candidates import parse_candidate
 from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.runner import Task, fit, ready_rows, run_task
-from hierlearn.lab.splits import with_test_rows, without_test_rows
+from hierlearn.lab.runner import Task, fit, ready_rows, run_task, with_test_rows, without_test_rows
 from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train

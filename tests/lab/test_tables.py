@@ -4,8 +4,7 @@ import copy
 import csv
 import io
 
-from hierlearn.lab.tables import as_csv, as_latex, as_markdown, cell, signed, tex
-from hierlearn.lab.verdict import study_verdict
+from hierlearn.lab.summary import as_csv, as_latex, as_markdown, cell, signed, study_verdict, tex
 from hierlearn.metrics import METRICS
 
 

@@ -8,7 +8,7 @@ import torch
 from hierlearn import Hierarchy
 from hierlearn.datasets import Dataset
 from hierlearn.lab.candidates import Candidate, parse_candidates
-from hierlearn.lab.compare import compare
+from hierlearn.lab.compare import run_study
 from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.lab.pages import write_report
 from hierlearn.lab.protocol import Protocol
@@ -38,7 +38,7 @@ def one_thread():
 @pytest.fixture(scope="session")
 def study(tmp_path_factory, one_thread):
     """Numbers under a ragged tree of three levels, three losses, two seeds."""
-    return compare(
+    return run_study(
         make_synthetic(rows=300, features=8, fan_out=3, ragged=0.2),
         parse_candidates(["bce", "hxe:alpha=0.3", "loss:hcl"]),
         tmp_path_factory.mktemp("studies") / "numbers",
@@ -70,7 +70,7 @@ def hostile(tmp_path_factory, one_thread):
         Candidate("bce", loss="bce", label="<i onclick=hit()>flat</i>"),
         Candidate("hcl", loss="hcl", label='$\\hcl_2$ & "co"'),
     ]
-    return compare(
+    return run_study(
         hostile_texts(),
         candidates,
         tmp_path_factory.mktemp("studies") / "hostile",
@@ -87,7 +87,7 @@ def memory_study(tmp_path_factory, one_thread):
     """The same texts with ids; the second candidate answers from a memory, the first does not."""
     texts = hostile_texts()
     other = [*texts.labels[:40], *texts.labels[41:], texts.labels[40]]  # of the test rows
-    return compare(
+    return run_study(
         replace(texts, labels=other, ids=[f"<b onclick=hit()>{row}</b>" for row in range(60)]),
         ["bce", "neighbors"],
         tmp_path_factory.mktemp("studies") / "memory",

@@ -13,8 +13,7 @@ from hierlearn import Hierarchy
 from hierlearn.lab.evidence import StoredEvidence
 from hierlearn.lab.pages import write_report
 from hierlearn.lab.pages.page import exact_first
-from hierlearn.lab.summary import summarize
-from hierlearn.lab.tables import cell, is_bold
+from hierlearn.lab.summary import cell, is_bold, summarize
 from reports.handmade_study import study as study_by_hand
 
 MILLISECONDS = 240_000  # on a slow machine

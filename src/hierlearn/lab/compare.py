@@ -26,9 +26,9 @@ from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.runner import Task, run_task
-from hierlearn.lab.splits import check_test_rows
+from hierlearn.lab.runner import Task, check_test_rows, run_task
 from hierlearn.lab.study import Study
+from hierlearn.lab.summary import publish
 from hierlearn.losses import CollapseWarning
 from hierlearn.pipeline.pipeline import versions
 from hierlearn.service.engine import Job, engine_of
@@ -48,7 +48,39 @@ class StudyWarning(UserWarning):
     """A candidate was left out of a study."""
 
 
+def write_study(study: Study) -> tuple[dict[str, Any], list[Path]]:
+    """Write summary.json, the tables and the page of a study; return the summary and the paths."""
+    from hierlearn.lab.pages.page import write_report
+
+    summary, paths = publish(study)
+    return summary, [*paths, write_report(study.folder, summary=summary)]
+
+
 def compare(
+    dataset: Dataset,
+    candidates: Sequence[str | Candidate],
+    out: Path | str,
+    protocol: Protocol | None = None,
+    **options: Any,
+) -> Study:
+    """Run a study, or resume one that was interrupted, and write its tables and its page.
+
+    Args:
+        dataset: with a split "test".
+        candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
+            "hcl", "auto", "package.module:name") or Candidates; the first is what the others are
+            tested against.
+        out: the study's folder; summary.json, table.csv, table.md, table.tex and report.html are
+            in it when this returns.
+        protocol: how to train and evaluate them; the defaults of Protocol if None.
+        options: of ``run_study``, which writes no tables: force, executor, metadata and on_step.
+    """
+    study = run_study(dataset, candidates, out, protocol, **options)
+    write_study(study)
+    return study
+
+
+def run_study(
     dataset: Dataset,
     candidates: Sequence[str | Candidate],
     out: Path | str,

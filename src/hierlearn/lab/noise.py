@@ -38,7 +38,7 @@ from hierlearn.lab.corpora.synthetic import (
 )
 from hierlearn.lab.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.lab.protocol import KINDS, Noise, Protocol
-from hierlearn.lab.splits import check_test_rows, with_training_rows
+from hierlearn.lab.runner import check_test_rows, with_training_rows
 from hierlearn.lab.study import StudyError, holds_studies
 from hierlearn.reports.decisions import Truth, evaluate_decisions
 from hierlearn.service.engine import engine_of

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import plural
 from hierlearn.lab.candidates import Candidate, parse_candidate
 from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.tables import is_bold, tex
+from hierlearn.lab.summary import is_bold, tex
 from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:

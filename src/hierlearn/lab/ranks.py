@@ -17,7 +17,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, quoted
 from hierlearn.lab.statistics import LEVEL, rank_methods, spread
 from hierlearn.lab.study import Study
-from hierlearn.lab.tables import ARROWS
+from hierlearn.lab.summary import ARROWS, as_json, write_texts
 from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
@@ -279,3 +279,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     if not summary["left_out"]:
         return []
     return [f"Left out, not being finished in every study: {', '.join(summary['left_out'])}."]
+
+
+def publish_ranks(summary: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write ranks.json and ranks.md."""
+    texts = {"ranks.json": as_json(summary), "ranks.md": as_markdown(summary)}
+    return write_texts(folder, texts)

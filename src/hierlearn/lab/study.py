@@ -16,22 +16,20 @@ A run is in runs.jsonl only when it is complete: an interrupted study continues 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
 from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import LARGE, guarded, is_file, read_json
-from hierlearn.files.structured import check, json_line, read_log, read_records
+from hierlearn.files.structured import Extra, Range, check, json_line, read_log, read_records
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.lab.candidates import Candidate
 from hierlearn.lab.evidence import StoredEvidence
-from hierlearn.lab.schema import RunJson, StudyJson
-from hierlearn.lab.trial_files import only_trials
 from hierlearn.reports.decisions import Truth
 
 if TYPE_CHECKING:
@@ -43,7 +41,77 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.runner import Result
 
+
+@dataclass
+class CandidateJson:
+    """A candidate in study.json."""
+
+    key: Annotated[str, Range(1, 200)]
+    loss: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    label: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TaxonomyJson(Extra):
+    """What study.json says of the hierarchy."""
+
+    classes: int
+    leaves: int
+    levels: int
+    kind: str
+
+
+@dataclass
+class DatasetJson(Extra):
+    """What study.json says of the rows."""
+
+    name: str | None
+    hierarchy: TaxonomyJson
+    rows: int
+    splits: dict[str, int]
+
+
+@dataclass
+class StudyJson(Extra):
+    """study.json."""
+
+    format: Literal["hierlearn.study"]
+    version: int
+    candidates: Annotated[list[CandidateJson], Range(1, 10_000)]
+    uses_hierarchy: dict[str, bool]
+    seeds: Annotated[list[int], Range(1, 100_000)]
+    metrics: list[str]
+    settings: dict[str, Any]
+    dataset: DatasetJson
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RunJson(Extra):
+    """A line of runs.jsonl."""
+
+    candidate: str
+    seed: int
+    test: dict[str, float | list[float | None] | None]
+    seconds: float
+    best_epoch: int | None
+    still_improving: bool
+    settings: dict[str, Any]
+    loss_options: dict[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    parameters: int | None = None
+    stored: int | None = None
+    cpu_seconds: float | None = None
+
+
+# ---------------------------------------- schema
+
+
 FORMAT, VERSION = "hierlearn.study", 2
+TRIALS = "trials"  # the folder of the trials of tune
 
 
 class StudyError(HierlearnError):
@@ -323,6 +391,15 @@ def has_grown(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if not isinstance(held, list) or held[:1] != wanted[:1]:
         return False
     return all(one in wanted for one in held)
+
+
+def only_trials(folder: Path) -> bool:
+    """Whether a folder is empty or absent, but for the trials of a study that is yet to begin."""
+    trials = folder / TRIALS
+    if is_empty(folder) or not trials.is_dir():
+        return is_empty(folder)
+    others = [one for one in folder.iterdir() if one != trials and not one.name.startswith(".")]
+    return not others and all(one.suffix == ".json" for one in trials.iterdir())
 
 
 def check_folder(folder: Path) -> None:

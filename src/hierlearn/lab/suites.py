@@ -24,10 +24,10 @@ from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.compare import begin, run_studies, uses_gpu
 from hierlearn.lab.corpora.clus import CLUS_SETS, locate_clus
 from hierlearn.lab.protocol import TABLE, Protocol
-from hierlearn.lab.publish import as_json, publish, write_texts
 from hierlearn.lab.ranks import rank_studies
-from hierlearn.lab.splits import with_test_rows
+from hierlearn.lab.runner import with_test_rows
 from hierlearn.lab.statistics import spread
+from hierlearn.lab.summary import as_json, publish, write_texts
 from hierlearn.metrics.measure import plain
 from hierlearn.service.engine import engine_of
 

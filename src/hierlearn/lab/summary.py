@@ -8,16 +8,23 @@ significant only if its corrected test says so.
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hierlearn.files.reading import guarded
+from hierlearn.files.writing import atomic_write
 from hierlearn.lab.statistics import LEVEL, bootstrap_interval, holm, paired_test, spread
+from hierlearn.lab.study import StudyError
 from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
     from hierlearn.lab.study import Study
 
     Rows = Mapping[str, NDArray[Any]]  # what a study stores of the test rows of a candidate
+    from collections.abc import Mapping
+
+    from hierlearn.metrics import Metric
 
 
 def summarize(study: Study) -> dict[str, Any]:
@@ -135,3 +145,240 @@ def severity(rows: Rows, depth: int) -> list[float]:
     levels = np.nan_to_num(rows["severity"][counted]).astype(np.int64)
     counts = np.bincount(levels, minlength=depth + 1)
     return [float(value) for value in counts / max(levels.size, 1)]
+
+
+# ---------------------------------------- verdict
+
+
+PARAGRAPH = 3  # the most sentences that still read as one
+
+
+def study_verdict(summary: Mapping[str, Any]) -> str:
+    """Return what each other candidate gains or loses against the first: a paragraph, or a list."""
+    sentences = each_loss(summary)
+    if len(sentences) > PARAGRAPH:
+        return overall(summary) + "\n\n" + "\n".join(f"- {one}" for one in sentences)
+    return " ".join([overall(summary), *sentences])
+
+
+def each_loss(summary: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per candidate but the first; none where there is one seed only."""
+    if summary["seeds"] < 2:
+        return []
+    return [sentence(summary, number) for number in range(1, len(summary["candidates"]))]
+
+
+def overall(summary: Mapping[str, Any]) -> str:
+    """Return the verdict in one sentence."""
+    candidates, labels = summary["candidates"], summary["labels"]
+    if len(candidates) < 2:
+        return "Only one loss was trained: there is nothing to compare it with."
+    effects = {one: effect(summary, one) for one in range(1, len(candidates))}
+    gains = [one for one, found in effects.items() if found == "better"]
+    mixed = [labels[one] for one, found in effects.items() if found == "mixed"]
+    hierarchical = [one for one in gains if summary["uses_hierarchy"][candidates[one]]]
+    if summary["seeds"] < 2:
+        return "With one seed no difference can be told from seed noise."
+    if hierarchical:
+        names = ", ".join(labels[one] for one in hierarchical)
+        beat = "beat" if len(hierarchical) > 1 else "beats"
+        return f"The hierarchy helps here: {names} {beat} {labels[0]} beyond seed noise."
+    if gains:
+        names = ", ".join(labels[one] for one in gains)
+        does = "do" if len(gains) > 1 else "does"
+        return f"No hierarchical loss beats {labels[0]} beyond seed noise, but {names} {does}."
+    if mixed:
+        return (
+            f"No loss beats {labels[0]} in every respect; {', '.join(mixed)} "
+            f"{'gain' if len(mixed) > 1 else 'gains'} on some figures and "
+            f"{'lose' if len(mixed) > 1 else 'loses'} on others."
+        )
+    return f"No loss beats {labels[0]} here beyond seed noise."
+
+
+def effect(summary: Mapping[str, Any], number: int) -> str:
+    """Return whether a candidate is better, worse, mixed or the same as the first."""
+    better = set()
+    for metric in summary["metrics"]:
+        figure, direction = summary["figures"][metric][number], summary["directions"][metric]
+        if direction != "none" and figure["significant"]:
+            better.add((figure["difference"] > 0) == (direction == "up"))
+    if better == {True, False}:
+        return "mixed"
+    return "same" if not better else "better" if better == {True} else "worse"
+
+
+def sentence(summary: Mapping[str, Any], number: int) -> str:
+    """Return one sentence on a candidate: what it gains, what it loses, what is noise."""
+    gains: list[str] = []
+    losses: list[str] = []
+    for metric in summary["metrics"]:
+        figure, direction = summary["figures"][metric][number], summary["directions"][metric]
+        if direction == "none" or not figure["significant"]:
+            continue
+        change = figure["difference"]
+        size = find_metric(metric).format(abs(change)) + points(find_metric(metric))
+        part = f"{metric} by {size}"
+        (gains if (change > 0) == (direction == "up") else losses).append(part)
+    label = summary["labels"][number]
+    if not gains and not losses:
+        return f"{label} does not differ from {summary['labels'][0]} by more than seed noise."
+    parts = [f"improves {', '.join(gains)}"] if gains else []
+    parts += [f"degrades {', '.join(losses)}"] if losses else []
+    return f"{label} {' and '.join(parts)}{levels(summary, number)}."
+
+
+def points(metric: Metric) -> str:
+    """Return the unit of a change: percentage points, or nothing."""
+    return " points" if metric.unit == "percent" else ""
+
+
+def levels(summary: Mapping[str, Any], number: int) -> str:
+    """Say at which level a candidate differs most from the first, where it differs by a point."""
+    first = summary["by_level"][summary["candidates"][0]]
+    own = summary["by_level"][summary["candidates"][number]]
+    changes = [
+        (own_value - first_value, level)
+        for level, (own_value, first_value) in enumerate(zip(own, first, strict=True), start=1)
+        if own_value is not None and first_value is not None
+    ]
+    if not changes:
+        return ""
+    change, level = max(changes, key=lambda one: abs(one[0]))
+    if abs(change) < 0.01:
+        return ""
+    return f"; its accuracy changes most at level {level} ({100 * change:+.1f} points)"
+
+
+# ---------------------------------------- tables
+
+
+ARROWS = {"up": "↑", "down": "↓", "none": ""}
+TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
+
+
+def cell(metric: str, figure: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the mean and the standard deviation as texts."""
+    write, deviation = find_metric(metric).format, figure["deviation"]
+    return write(figure["mean"]), None if deviation is None else write(deviation)
+
+
+def signed(metric: Metric, change: float, digits: int | None = None) -> str:
+    """Return a change of a metric as text, with its sign; the digits are those of ``format``."""
+    return ("-" if change < 0 else "+") + metric.format(abs(change), digits)
+
+
+def is_bold(summary: Mapping[str, Any], metric: str, number: int) -> bool:
+    """Whether a figure is significantly better than the first row's."""
+    figure = summary["figures"][metric][number]
+    direction = summary["directions"][metric]
+    if not figure["significant"] or direction == "none":
+        return False
+    better: bool = figure["difference"] > 0 if direction == "up" else figure["difference"] < 0
+    return better
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """Return the table as Markdown."""
+    metrics = summary["metrics"]
+    heads = [f"{name} {ARROWS[summary['directions'][name]]}".strip() for name in metrics]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(metrics) + 1) + "|"]
+    for number, label in enumerate(summary["labels"]):
+        cells = []
+        for metric in metrics:
+            mean, deviation = cell(metric, summary["figures"][metric][number])
+            mean = f"**{mean}**" if is_bold(summary, metric, number) else mean
+            cells.append(mean if deviation is None else f"{mean} ± {deviation}")
+        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
+        lines.append(f"| {label}{mark} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *notes(summary)]) + "\n"
+
+
+def notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the table must know, in sentences."""
+    found = ["One seed: no spread, no test."]
+    if summary["seeds"] > 1:
+        found = [f"Mean ± standard deviation over {summary['seeds']} seeds."]
+        if len(summary["candidates"]) > 1:
+            found[0] += (
+                f" Bold: better than {summary['labels'][0]} with p < {summary['level']} "
+                f"(paired t-test over seeds, Holm)."
+            )
+    if any(summary["still_improving"].values()):
+        found.append("\\* some of its runs still improved at the last epoch.")
+    if summary["missing"]:
+        found.append(f"Not finished: {', '.join(summary['missing'])}.")
+    return found
+
+
+def as_latex(summary: Mapping[str, Any]) -> str:
+    """Return the table as LaTeX with booktabs rules."""
+    metrics = summary["metrics"]
+    heads = [f"{tex(name)}{TEX_ARROWS[summary['directions'][name]]}" for name in metrics]
+    lines = [
+        r"\begin{tabular}{l" + "c" * len(metrics) + "}",
+        r"\toprule",
+        " & ".join(["Loss", *heads]) + r" \\",
+        r"\midrule",
+    ]
+    for number, label in enumerate(summary["labels"]):
+        cells = []
+        for metric in metrics:
+            mean, deviation = cell(metric, summary["figures"][metric][number])
+            mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
+            cells.append(mean if deviation is None else rf"{mean} {{\scriptsize$\pm${deviation}}}")
+        mark = "$^*$" if summary["still_improving"][summary["candidates"][number]] else ""
+        lines.append(" & ".join([tex(label) + mark, *cells]) + r" \\")
+    comments = [f"% {note}" for note in notes(summary)]
+    return "\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def tex(text: str) -> str:
+    """Return text with the special characters of LaTeX escaped."""
+    for char in "\\&%$#_{}":
+        text = text.replace(char, {"\\": r"\textbackslash "}.get(char, f"\\{char}"))
+    return text
+
+
+def as_csv(summary: Mapping[str, Any]) -> str:
+    """Return one line per figure: candidate, metric, mean, deviation, interval, p."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = ("mean", "deviation", "low", "high", "p", "significant", "seeds")
+    writer.writerow(["candidate", "metric", *columns])
+    for metric in summary["metrics"]:
+        for key, figure in zip(summary["candidates"], summary["figures"][metric], strict=True):
+            low, high = figure["interval"] or (None, None)
+            known = [key, metric, figure["mean"], figure["deviation"], low, high, figure["p"]]
+            writer.writerow([*known, figure["significant"], summary["seeds"]])
+    return text.getvalue()
+
+
+# ---------------------------------------- files
+
+
+def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
+    """Write summary.json, table.csv, table.md and table.tex; return the summary and the paths."""
+    with guarded(study.folder, "is a damaged study", StudyError, "run hierlearn compare again"):
+        summary = summarize(study)
+    summary["verdict"] = study_verdict(summary)
+    texts = {
+        "summary.json": as_json(summary),
+        "table.csv": as_csv(summary),
+        "table.md": f"{as_markdown(summary)}\n{summary['verdict']}\n",
+        "table.tex": as_latex(summary),
+    }
+    return summary, write_texts(study.folder, texts)
+
+
+def as_json(summary: Mapping[str, Any]) -> str:
+    """Return a summary as JSON."""
+    return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts by file name into a folder; return the paths."""
+    for name, text in texts.items():
+        with atomic_write(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in texts]

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from hierlearn.errors import HierlearnError
-from hierlearn.lab.pages.critical_difference import AXIS, critical_difference, draw
+from hierlearn.lab.pages.figures import AXIS, critical_difference, rank_diagram
 from lab.rank_studies import from_ranks
 
 LONG = "hcl (link softmax, scope ancestors, floor 0.3)"
@@ -22,7 +22,7 @@ def found(count, critical=1.5, seed=0):
 @pytest.mark.parametrize("count", [2, 3, 4, 13, 47])
 @pytest.mark.parametrize("critical", [0.4, 3.0, 50.0])
 def test_no_two_texts_overlap_and_all_are_inside(count, critical):
-    figure = draw(found(count, critical))
+    figure = rank_diagram(found(count, critical))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
@@ -37,7 +37,7 @@ def test_no_two_texts_overlap_and_all_are_inside(count, critical):
 
 def test_names_come_from_their_ranks_and_bars_join_groups():
     summary = from_ranks([1.0, 1.5, 3.5, 4.0], 1.0, labels=["a", "b", "c", "d"])
-    axes = draw(summary).axes[0]
+    axes = rank_diagram(summary).axes[0]
     ranks = zip("abcd", summary["mean_ranks"], strict=True)
     place = {key: (4 - rank) * AXIS / 3 for key, rank in ranks}
     bars = [line for line in axes.lines if line.get_linewidth() > 3]

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.noise_figures import DECIDED
-from hierlearn.lab.pages.noise_curves import COLORS, draw, noise_curves
+from hierlearn.lab.pages.figures import PALETTE, noise_curves, noise_figure
 from lab.handmade_noise import VALUES, summary
 
 
@@ -32,7 +32,7 @@ def test_pngs_and_svgs_that_are_the_same_again(tmp_path):
 
 def test_a_line_is_the_figures_of_its_loss():
     found = summary(kinds=("labels", "hierarchy"))
-    figure = draw(found, DECIDED)
+    figure = noise_figure(found, DECIDED)
     assert len(figure.axes) == 4
     accuracy, distance = figure.axes[:2]
     assert accuracy.get_title("left") == "Label noise: terminal accuracy in % ↑"
@@ -47,19 +47,19 @@ def test_a_line_is_the_figures_of_its_loss():
 
 def test_a_bar_is_the_interval_over_draws():
     found = summary()
-    accuracy = draw(found, DECIDED).axes[0]
+    accuracy = noise_figure(found, DECIDED).axes[0]
     for number, (bars, line) in enumerate(zip(accuracy.collections, accuracy.lines, strict=True)):
         for place, bar in enumerate(bars.get_segments()):
             low, high = found["figures"]["labels"]["terminal-accuracy"][place][number]["interval"]
             assert bar[:, 1] == pytest.approx([100 * low, 100 * high])
             assert bar[:, 0] == pytest.approx([line.get_xdata()[place]] * 2)
-    (alone, *_) = draw(summary(count=1), DECIDED).axes[0].collections
+    (alone, *_) = noise_figure(summary(count=1), DECIDED).axes[0].collections
     assert all(bar[0, 1] == bar[1, 1] for bar in alone.get_segments())
 
 
 def test_candidates_stand_beside_one_another_and_near_their_rate():
     values = {f"loss{number}": VALUES["flat"] for number in range(30)}
-    lines = draw(summary(values), DECIDED).axes[0].lines
+    lines = noise_figure(summary(values), DECIDED).axes[0].lines
     for place, rate in enumerate((0, 40)):
         beside = [line.get_xdata()[place] for line in lines]
         assert beside == sorted(set(beside))
@@ -71,7 +71,7 @@ def test_candidates_stand_beside_one_another_and_near_their_rate():
 def test_a_metric_that_a_kind_lacks_has_no_panel():
     found = summary(kinds=("labels", "hierarchy"))
     del found["figures"]["hierarchy"]["level-1"]
-    shown, missing = draw(found, ["level-1"]).axes
+    shown, missing = noise_figure(found, ["level-1"]).axes
     assert shown.axison
     assert len(shown.lines) == len(VALUES)
     assert not missing.axison
@@ -80,10 +80,10 @@ def test_a_metric_that_a_kind_lacks_has_no_panel():
 
 def test_thirteen_losses_are_told_apart_and_the_legend_hides_none():
     values = {f"loss{number}": VALUES["flat"] for number in range(13)}
-    figure = draw(summary(values), DECIDED)
+    figure = noise_figure(summary(values), DECIDED)
     lines = figure.axes[0].lines
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
-    assert len(looks) == 13 > len(COLORS)
+    assert len(looks) == 13 > len(PALETTE)
     FigureCanvasAgg(figure).draw()
     legend = figure.legends[0].get_window_extent()
     assert all(not legend.overlaps(axes.get_window_extent()) for axes in figure.axes)

@@ -13,11 +13,9 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.lab.pages import sections, write_report
+from hierlearn.lab.pages import page, write_report
 from hierlearn.lab.study import StudyError
-from hierlearn.lab.summary import summarize
-from hierlearn.lab.tables import cell, is_bold
-from hierlearn.lab.verdict import study_verdict
+from hierlearn.lab.summary import cell, is_bold, study_verdict, summarize
 from hierlearn.metrics import METRICS
 from hierlearn.reports.markup import as_text, asset, embed, safe
 from reports.handmade_study import study as study_by_hand
@@ -77,21 +75,21 @@ def test_the_table_is_the_summary(study, page):
 
 
 def test_only_what_is_significantly_better_is_bold():
-    rows = table_of(sections.figures(summary()))
+    rows = table_of(page.figures_table(summary()))
     bold = {name: [one[2] for one in cells] for name, cells in rows.items()}
     assert bold == {"flat": [False, False], "better": [True, False], "worse": [False, False]}
 
 
 def test_what_still_improved_has_a_star_and_a_note():
     told = summary(still_improving={"loss0": 0, "loss1": 2, "loss2": 0})
-    text = sections.figures(told)
+    text = page.figures_table(told)
     assert list(table_of(text)) == ["flat", "better&nbsp;*", "worse"]
     assert "<p>* some of its runs still improved" in text
-    assert "still improved" not in sections.figures(summary())
+    assert "still improved" not in page.figures_table(summary())
 
 
 def test_differences_and_p_values_are_in_the_folded_table():
-    text = re.sub(r"<[^>]*>", " ", sections.tests(summary()))
+    text = re.sub(r"<[^>]*>", " ", page.tests_table(summary()))
     words = " ".join(text.split())
     assert "better hit@1 +10.00 0.010 76.00 to 83.00" in words
     assert "worse hit@1 −20.00 &lt; 0.001 45.00 to 55.00" in words
@@ -108,7 +106,7 @@ def test_the_answer_is_that_of_the_study(study, page):
 
 def test_one_loss_has_an_answer_too():
     told = summary(labels=("alone",))
-    assert sections.answer(told) == f"<p>{study_verdict(told)}</p>"
+    assert page.answer_section(told) == f"<p>{study_verdict(told)}</p>"
 
 
 def test_every_section_is_there(study, page):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.lab.pages import selection
+from hierlearn.lab.pages import plots
 
 TREE = Hierarchy.from_paths(["a/b", "a/c/d", "e/f", "<b>/g"])  # levels of 3, 4 and 1
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,7 +22,7 @@ def pixels_of(uri):
     opened = image.open(io.BytesIO(data))
     opened.load()
     rgba = np.asarray(opened.convert("RGBA"))
-    assert (rgba[..., :3] == selection.COLOR).all()
+    assert (rgba[..., :3] == plots.COLOR).all()
     return np.rint(rgba[..., 3] / 2.55).astype(int)
 
 
@@ -38,7 +38,7 @@ def root_of(text):
 @pytest.mark.parametrize("epochs", [1, 7])
 def test_one_row_per_class_and_one_column_per_epoch(epochs):
     shares = shares_of(epochs)
-    root = root_of(selection.selection_map(shares, TREE))
+    root = root_of(plots.selection_map(shares, TREE))
     found = pixels_of(root.find(f"{SVG}image").get("href"))
     assert found.shape == (len(TREE), epochs)
     assert (found == shares.T).all()
@@ -51,17 +51,17 @@ def test_many_classes_and_epochs_share_pixels_within_their_level():
     tree = Hierarchy.from_paths(names)
     shares = np.zeros((900, len(tree)), dtype=np.uint8)
     shares[:, :5] = 100  # the first level always, the second never
-    found = pixels_of(re.search(r'href="([^"]+)"', selection.selection_map(shares, tree))[1])
-    assert found.shape[1] == selection.MOST_COLUMNS
-    assert found.shape[0] <= selection.MOST_ROWS + 2
+    found = pixels_of(re.search(r'href="([^"]+)"', plots.selection_map(shares, tree))[1])
+    assert found.shape[1] == plots.MOST_COLUMNS
+    assert found.shape[0] <= plots.MOST_ROWS + 2
     assert set(found[0]) == {100}
     assert set(found[1:].ravel()) == {0}
 
 
 def test_neighbors_are_averaged_by_hand():
     values = np.array([[10, 0], [20, 0], [30, 99], [40, 99], [60, 0]], dtype=np.uint8)
-    assert selection.gather(values, 2).tolist() == [[15, 0], [43, 66]]
-    assert selection.gather(values, 5) is values
+    assert plots.gather(values, 2).tolist() == [[15, 0], [43, 66]]
+    assert plots.gather(values, 5) is values
 
 
 def test_the_least_selected_are_named_with_the_epochs_they_had():
@@ -69,23 +69,21 @@ def test_the_least_selected_are_named_with_the_epochs_they_had():
     number = TREE.names.index("<b>/g")
     shares[:, number] = 0
     shares[:, 1] = [0, 50, 0, 10]
-    told = selection.least_selected(shares, TREE)
+    told = plots.least_selected(shares, TREE)
     assert "2 of 8 classes were left out at times; the 2 least selected" in told
     rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>', told)
     assert rows == [
         ("&lt;b&gt;/g", "2", "0.0", "never"),
         (TREE.names[1], "1", "15.0", "2 to 4"),
     ]
-    told = selection.least_selected(shares, TREE.with_titles({number: "<i>"}))
+    told = plots.least_selected(shares, TREE.with_titles({number: "<i>"}))
     assert '&lt;b&gt;/g <span class="title">&lt;i&gt;</span></th>' in told
     assert told.count('class="title"') == 1
 
 
 def test_nothing_left_out_is_said():
     shares = np.full((4, len(TREE)), 100, dtype=np.uint8)
-    assert (
-        selection.least_selected(shares, TREE) == "<p>Every class was selected in every batch.</p>"
-    )
+    assert plots.least_selected(shares, TREE) == "<p>Every class was selected in every batch.</p>"
 
 
 def test_a_study_keeps_what_was_selected(study, page):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hierlearn.lab.commands import bench, cafa, compare, demo, noise, paper, rank
-
 if TYPE_CHECKING:
     import typer
-from hierlearn.cli.generate import MAIN, STUDIES
-from hierlearn.cli.generate import add_commands as register
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands of the lab to the command line."""
+    from hierlearn.cli.generate import MAIN, STUDIES
+    from hierlearn.cli.generate import add_commands as register
+    from hierlearn.lab.commands import bench, cafa, compare, demo, noise, paper, rank
+
     register(app, demo.demo, panel=MAIN)
     studies = (compare.compare, paper.paper, noise.noise, rank.rank, bench.bench)
     register(app, *studies, panel=STUDIES)

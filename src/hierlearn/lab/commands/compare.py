@@ -73,10 +73,6 @@ OPTIONS = [
             "itself.",
             {"default": "none", "metavar": f"[{'|'.join(get_args(Tune))}]"},
         ),
-        storage=(
-            str,
-            "Share the trials of --tune by Optuna: sqlite:///tune.db, another URL, or a file.",
-        ),
     ),
 ]
 
@@ -116,7 +112,7 @@ def compare(
         return
     from hierlearn.errors import quoted
     from hierlearn.lab.candidates import parse_candidates
-    from hierlearn.lab.splits import unseen_classes
+    from hierlearn.lab.runner import unseen_classes
     from hierlearn.lab.study import check_folder
 
     if data is None:
@@ -124,7 +120,7 @@ def compare(
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
     if options["tune"] == "none":
-        check_goes_with(options, ("trials", "storage"), "--tune")
+        check_goes_with(options, ("trials",), "--tune")
     candidates = parse_candidates(split_names(options["methods"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -148,7 +144,7 @@ def compare(
 def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
     """Return the dataset with test rows, and what was done; raise on a fraction of no use."""
     from hierlearn.errors import HierlearnError
-    from hierlearn.lab.splits import with_test_rows
+    from hierlearn.lab.runner import with_test_rows
 
     fraction = options["test_fraction"]
     for name, split in (("test_fraction", "test"), ("valid_fraction", "valid")):
@@ -186,7 +182,7 @@ def run(
     options: Mapping[str, Any],
 ) -> Study:
     """Tune and compare under one progress bar."""
-    from hierlearn.lab.compare import compare
+    from hierlearn.lab.compare import run_study
     from hierlearn.lab.tune import tune
 
     with (
@@ -200,14 +196,13 @@ def run(
             protocol,
             executor=executor,
             out=options["out"],
-            storage=options["storage"],
             on_trial=on_trial,
         )
         tuned = protocol.with_changes(
             by_candidate={**protocol.by_candidate, **chosen["by_candidate"]},
             network=chosen["network"],
         )
-        return compare(
+        return run_study(
             dataset,
             candidates,
             options["out"],
@@ -249,14 +244,14 @@ def bar(
 def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
     from hierlearn.lab.commands.compare import print_study
-    from hierlearn.lab.pages.compare import write_study
+    from hierlearn.lab.compare import write_study
     from hierlearn.lab.pages.page import exact_first
     from hierlearn.terminal import print_plain
 
-    written = write_study(study)
-    print_study(console, exact_first(study, written.summary))  # in the order of the page
-    print_plain(console, *written.summary["verdict"].splitlines())
-    names = ", ".join(path.name for path in written.paths)
+    summary, paths = write_study(study)
+    print_study(console, exact_first(study, summary))  # in the order of the page
+    print_plain(console, *summary["verdict"].splitlines())
+    names = ", ".join(path.name for path in paths)
     print_plain(console, f"wrote {names} to {study.folder}")
 
 
@@ -265,7 +260,7 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     from hierlearn.cli.sources import check_data_dir, check_not_given, split_names
 
     asked = {**options, "data": data, "tune": options["tune"] != "none"}
-    refused = ("data", *shared.COLUMN_NAMES, "tune", "trials", "storage")
+    refused = ("data", *shared.COLUMN_NAMES, "tune", "trials")
     refused += ("test_fraction", "dataset_option")
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", asked, *refused)
     check_data_dir(options["data_dir"])
@@ -306,7 +301,7 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
 
 def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
     """Print one row per set: every method, and the best figure in print."""
-    from hierlearn.lab.tables import ARROWS
+    from hierlearn.lab.summary import ARROWS
     from hierlearn.metrics.measure import find_metric
     from hierlearn.terminal import Table, Text
 
@@ -328,7 +323,7 @@ def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
 
 def print_study(console: Console, summary: Mapping[str, Any]) -> None:
     """Print the table of a study: bold is significantly better than the first row."""
-    from hierlearn.lab.tables import notes
+    from hierlearn.lab.summary import notes
 
     table = study_table(summary, narrow=False)
     narrow = Console(width=10_000).measure(table).maximum > console.width
@@ -341,7 +336,7 @@ def print_study(console: Console, summary: Mapping[str, Any]) -> None:
 
 def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
     """Return the figures of a study; a narrow table leaves out the spread, which table.md has."""
-    from hierlearn.lab.tables import ARROWS, cell, is_bold
+    from hierlearn.lab.summary import ARROWS, cell, is_bold
 
     look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
     table = Table(**look)

@@ -80,9 +80,8 @@ def noise(
         default_candidates,
         noise_study,
     )
-    from hierlearn.lab.pages.noise_curves import noise_curves
-    from hierlearn.lab.pages.saving import need_matplotlib
-    from hierlearn.lab.publish import publish_noise
+    from hierlearn.lab.noise_figures import publish_noise
+    from hierlearn.lab.pages.figures import need_matplotlib, noise_curves
     from hierlearn.terminal import Console, print_plain
 
     check_where(options)

@@ -43,9 +43,9 @@ def paper(**options: Any) -> None:
     """
     from hierlearn.cli.sources import open_named
     from hierlearn.lab import paper
-    from hierlearn.lab.pages.compare import write_study
-    from hierlearn.lab.publish import write_texts
+    from hierlearn.lab.compare import write_study
     from hierlearn.lab.study import check_collection
+    from hierlearn.lab.summary import write_texts
     from hierlearn.terminal import Console, print_plain
 
     check_where(options)
@@ -59,9 +59,9 @@ def paper(**options: Any) -> None:
         dataset = open_named(name, data_dir=options["data_dir"])
         seeds = plural(protocol.seeds, "seed")
         print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
-        own = {**options, "tune": "none", "storage": None, "out": out / name}
+        own = {**options, "tune": "none", "out": out / name}
         study = run(dataset, paper.candidates(), protocol, own)
-        summaries[name] = write_study(study).summary
+        summaries[name], _ = write_study(study)
     titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
     tables = "\n".join(
         f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()

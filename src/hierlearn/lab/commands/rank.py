@@ -35,9 +35,8 @@ def rank(
         rank study-a study-b study-c --out ranks --force
     """
     from hierlearn.files.writing import check_output
-    from hierlearn.lab.pages.critical_difference import critical_difference
-    from hierlearn.lab.publish import publish_ranks
-    from hierlearn.lab.ranks import notes, rank_studies
+    from hierlearn.lab.pages.figures import critical_difference
+    from hierlearn.lab.ranks import notes, publish_ranks, rank_studies
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
@@ -55,7 +54,7 @@ def rank(
 def print_ranks(console: Console, summary: dict[str, Any]) -> None:
     """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
     from hierlearn.lab.ranks import rows
-    from hierlearn.lab.tables import ARROWS
+    from hierlearn.lab.summary import ARROWS
     from hierlearn.terminal import Table, Text
 
     arrow = ARROWS[summary["direction"]]

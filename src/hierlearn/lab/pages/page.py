@@ -10,14 +10,30 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.reading import guarded
 from hierlearn.files.writing import atomic_write
 from hierlearn.lab.evidence import evidence_of
-from hierlearn.lab.pages import sections, selection
-from hierlearn.lab.pages.plots import curriculum_plot, level_panels, metric_panels
+from hierlearn.lab.pages.plots import (
+    between,
+    curriculum_plot,
+    least_selected,
+    level_panels,
+    metric_panels,
+    selection_map,
+)
 from hierlearn.lab.study import Study, StudyError
-from hierlearn.lab.summary import summarize
+from hierlearn.lab.summary import (
+    ARROWS,
+    cell,
+    each_loss,
+    is_bold,
+    notes,
+    overall,
+    signed,
+    summarize,
+)
+from hierlearn.metrics.measure import find_metric
 from hierlearn.reports import plots
 from hierlearn.reports.decisions import (
     Decisions,
@@ -27,13 +43,25 @@ from hierlearn.reports.decisions import (
     texts_of,
     worst_mistakes,
 )
-from hierlearn.reports.markup import asset, embed, heights, page_script, safe, script_policy
+from hierlearn.reports.markup import (
+    as_text,
+    asset,
+    embed,
+    heights,
+    network_text,
+    page_script,
+    pairs_table,
+    safe,
+    script_policy,
+    table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hierlearn.lab.candidates import Candidate
     from hierlearn.reports.decisions import Truth
+
 
 NAME = "report.html"
 EXACT, TERMINAL = "exact", "terminal-accuracy"
@@ -99,21 +127,21 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
     return Template(asset("template.html", "hierlearn.lab.pages")).substitute(
         title=safe(f"hierlearn study: {name}"),
         name=safe(name),
-        headline=sections.headline(study, summary, len(truth)),
+        headline=headline(study, summary, len(truth)),
         policy=script_policy(script),
         style=asset("style.css"),
-        table=sections.figures(summary),
-        answer=sections.answer(summary),
-        tests=sections.tests(summary),
+        table=figures_table(summary),
+        answer=answer_section(summary),
+        tests=tests_table(summary),
         first=safe(summary["labels"][0]),
         panels=metric_panels(summary),
         severity=plots.severity_bars(summary),
         severity_legend=plots.severity_legend(study.hierarchy.depth),
         levels=level_panels(summary, by_level(study, candidates)),
         curriculum=curriculum(study, candidates),
-        options=sections.options(summary["labels"]),
+        options=select_options(summary["labels"]),
         heights=heights(study.hierarchy.root_height),
-        settings=sections.settings(study),
+        settings=settings_section(study),
         data=embed(interactive(study, summary, truth)),
         script=script,
     )
@@ -154,9 +182,9 @@ def curriculum(study: Study, candidates: list[Candidate]) -> str:
         parts = [f'<figure class="panel">{curriculum_plot(logs[label])}</figure>']
         shares = study.selected(candidate)
         if shares is not None:
-            drawn = selection.selection_map(shares, study.hierarchy)
+            drawn = selection_map(shares, study.hierarchy)
             parts.append(f'<figure class="panel">{drawn}</figure>')
-            parts.append(selection.least_selected(shares, study.hierarchy))
+            parts.append(least_selected(shares, study.hierarchy))
         head = f"<h3>{safe(label)}</h3>"
         panels.append(f'<div class="course">{head}<div>{"".join(parts)}</div></div>')
     if not panels:
@@ -198,3 +226,145 @@ def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Pa
     if options["png"]:
         written += report_pngs(folder, out.parent / "figures", summary=summary)
     return written
+
+
+# ---------------------------------------- sections
+
+
+def figures_table(summary: Mapping[str, Any]) -> str:
+    """Return the main table; bold only what is significantly better than the first row."""
+    heads = ["loss"]
+    for metric in summary["metrics"]:
+        known = find_metric(metric)
+        unit = '<span class="unit"> %</span>' if known.unit == "percent" else ""
+        heads.append(
+            f'<span title="{safe(known.description)}">{safe(metric)}{unit} '
+            f"{ARROWS[summary['directions'][metric]]}</span>"
+        )
+    rows = []
+    for number, (key, label) in enumerate(
+        zip(summary["candidates"], summary["labels"], strict=True)
+    ):
+        star = "&nbsp;*" if summary["still_improving"][key] else ""
+        cells = [one_figure(summary, metric, number) for metric in summary["metrics"]]
+        rows.append([f"{safe(label)}{star}", *cells])
+    below = "".join(f"<p>{safe(note.removeprefix(chr(92)))}</p>" for note in notes(summary))
+    return table(heads, rows, kind="figures") + f'<div class="notes">{below}</div>'
+
+
+def one_figure(summary: Mapping[str, Any], metric: str, number: int) -> str:
+    """Return a cell: the figure as the table shows it, and in full as data."""
+    figure = summary["figures"][metric][number]
+    mean, deviation = cell(metric, figure)
+    text = f"<b>{mean}</b>" if is_bold(summary, metric, number) else mean
+    if deviation is not None:
+        text += f' <span class="deviation">± {deviation}</span>'
+    known = "" if figure["mean"] is None else f' data-mean="{figure["mean"]!r}"'
+    return f'<td data-metric="{safe(metric)}"{known}>{text}</td>'
+
+
+def answer_section(summary: Mapping[str, Any]) -> str:
+    """Return whether the hierarchy helps: the verdict, then one sentence per loss."""
+    sentences = each_loss(summary)
+    items = "".join(f"<li>{safe(one)}</li>" for one in sentences)
+    return f"<p>{safe(overall(summary))}</p>" + (f"<ul>{items}</ul>" if items else "")
+
+
+def tests_table(summary: Mapping[str, Any]) -> str:
+    """Return difference, p and interval of every figure, folded."""
+    heads = ["loss", "metric", f"against {safe(summary['labels'][0])}", "p (Holm)"]
+    heads.append("95 % interval over rows")
+    rows = []
+    for metric in summary["metrics"]:
+        for label, figure in zip(summary["labels"], summary["figures"][metric], strict=True):
+            change, p = figure.get("difference"), figure["p"]
+            known = find_metric(metric)
+            text = "" if change is None else signed(known, change).replace("-", "−")
+            chance = "" if p is None else "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
+            interval = figure["interval"]
+            ends = "" if interval is None else " to ".join(known.format(end) for end in interval)
+            strong = f"<b>{chance}</b>" if figure["significant"] else chance
+            rows.append([safe(label), safe(metric), text, strong, ends])
+    inside = table(heads, rows, kind="tests")
+    return f"<details><summary>Differences, p-values and intervals</summary>{inside}</details>"
+
+
+def settings_section(study: Study) -> str:
+    """Return what was compared, on what and how."""
+    config = study.config
+    data = config["dataset"]
+    taxonomy = data["hierarchy"]
+    splits = ", ".join(f"{name} {count:,}" for name, count in data["splits"].items())
+    pairs: dict[str, object] = {
+        "dataset": data["name"],
+        "source": data["source"],
+        "rows": f"{data['rows']:,}" + (f" ({splits})" if splits else ""),
+        "classes": f"{taxonomy['classes']:,} in {taxonomy['levels']} levels "
+        f"({taxonomy['kind']}, {taxonomy['leaves']:,} leaves)",
+        "fingerprint of the hierarchy": taxonomy["fingerprint"],
+        "seeds": ", ".join(map(str, config["seeds"])),
+        "network": network_text(config["network"]),
+        "settings": as_text(config["settings"]),
+        "validation fraction": config["valid_fraction"],
+    }
+    more = ""
+    for name, value in config["metadata"].items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            more += folded(name, value)
+        else:
+            pairs[name] = as_text(value)
+    return pairs_table(pairs) + more + "<h3>Each loss</h3>" + each(study)
+
+
+def folded(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """Return records as a table that opens on demand."""
+    heads = list(dict.fromkeys(key for record in records for key in record))
+    rows = [[safe(as_text(record.get(head, ""))) for head in heads] for record in records]
+    inside = table([safe(head.replace("_", " ")) for head in heads], rows, kind="tests")
+    return f"<details><summary>{safe(name)} ({len(records)})</summary>{inside}</details>"
+
+
+def each(study: Study) -> str:
+    """Return what was chosen for each candidate, and how its runs went."""
+    heads = ["loss", "options", "own settings", "best epoch", "seconds per run", "still improving"]
+    common = study.config["settings"]
+    runs = study.runs()
+    rows = []
+    for candidate in study.candidates:
+        own = study.runs_of(candidate, runs)
+        if not own:
+            rows.append([safe(candidate.title), "not finished", "", "", "", ""])
+            continue
+        changed = {k: v for k, v in own[0]["settings"].items() if common.get(k) != v}
+        epochs = [run["best_epoch"] for run in own]
+        seconds = sum(run["seconds"] for run in own) / len(own)
+        improving = sum(run["still_improving"] for run in own)
+        rows.append(
+            [
+                safe(candidate.title),
+                safe(as_text(own[0]["loss_options"]) or "defaults"),
+                safe(as_text(changed) or "as above"),
+                between(min(epochs), max(epochs)) if max(epochs) else "last",
+                f"{seconds:.1f}",
+                f"{improving} of {len(own)}",
+            ]
+        )
+    return table(heads, rows, kind="each")
+
+
+def headline(study: Study, summary: Mapping[str, Any], rows: int) -> str:
+    """Return the line below the title."""
+    taxonomy = study.config["dataset"]["hierarchy"]
+    parts = [
+        plural(rows, "test row"),
+        f"{plural(taxonomy['classes'], 'class', 'classes')} in "
+        f"{plural(taxonomy['levels'], 'level')}",
+        plural(len(summary["candidates"]), "loss", "losses"),
+        plural(summary["seeds"], "seed"),
+    ]
+    return " · ".join(safe(part) for part in parts)
+
+
+def select_options(labels: Sequence[str]) -> str:
+    """Return the choices of a loss for a select element."""
+    return "".join(f'<option value="{n}">{safe(label)}</option>' for n, label in enumerate(labels))

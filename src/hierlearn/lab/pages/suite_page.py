@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.writing import atomic_write
+from hierlearn.lab.pages.figures import need_matplotlib
 from hierlearn.lab.pages.page import NAME, write_report
-from hierlearn.lab.pages.saving import need_matplotlib
 from hierlearn.lab.ranks import notes
 from hierlearn.lab.suites import by_reason
-from hierlearn.lab.tables import ARROWS
+from hierlearn.lab.summary import ARROWS
 from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.markup import asset, safe, table
 
@@ -268,11 +268,11 @@ def diagram(found: Mapping[str, Any]) -> str:
         return f"<p>{safe(error)}</p>"
     import matplotlib as mpl
 
-    from hierlearn.lab.pages.critical_difference import draw
+    from hierlearn.lab.pages.figures import rank_diagram
 
     file = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "hierlearn"}):
-        draw(found).savefig(file, format="svg", metadata={"Date": None})
+        rank_diagram(found).savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue()
     return f'<figure class="ranks">{text[text.index("<svg") :]}</figure>'
 
