@@ -16,7 +16,7 @@ from hierlearn.cli import app, commands, train
 from hierlearn.cli.generate import add_commands, described, given, given_fields, takes
 from hierlearn.cli.train import option_kinds, read_config
 from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
-from hierlearn.lab.commands import compare, noise
+from hierlearn.lab.commands import studies as study_commands
 from hierlearn.lab.protocol import Protocol
 from hierlearn.losses import LOSSES
 from hierlearn.networks import NETWORKS
@@ -37,15 +37,15 @@ def test_every_front_door_has_every_setting():
     assert every - studies == {"ensemble_size", *of_a_run}
     assert every <= options_of(train.train)
     assert every <= set(option_kinds(train.train, without=train.PER_RUN))
-    assert studies <= options_of(compare.compare)
-    assert studies <= options_of(noise.noise)
+    assert studies <= options_of(study_commands.compare)
+    assert studies <= options_of(study_commands.noise)
     estimator = set(HierarchicalClassifier().get_params())
     assert every - estimator == of_a_run
     assert {"loss_option", "network_option", "decoder_option"} <= options_of(train.train)
     plain = {name for name, one in settings_of(Plan).items() if one.kind is not dict}
     assert plain <= options_of(train.train)
     assert set(settings_of(Plan)) <= estimator
-    assert set(settings_of(Protocol)) <= options_of(compare.compare)
+    assert set(settings_of(Protocol)) <= options_of(study_commands.compare)
 
 
 @dataclass(frozen=True)
@@ -266,6 +266,6 @@ def test_none_is_a_value_of_an_optional_number():
 
 def test_the_parameters_of_functions_are_few():
     """A command takes its options as one mapping."""
-    for command in (train.train, compare.compare, noise.noise):
+    for command in (train.train, study_commands.compare, study_commands.noise):
         assert command.__code__.co_argcount + command.__code__.co_kwonlyargcount <= 2
     assert make_plan(HierarchicalClassifier(random_state=0).get_params()).settings == {"seed": 0}

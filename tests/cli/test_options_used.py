@@ -175,7 +175,6 @@ def files(with_memory, tmp_path_factory):
 def outcome(files, monkeypatch, capsys, tmp_path):
     """Run a line in a fresh copy of the files; return all that came of it."""
     import hierlearn.lab.commands.bench
-    import hierlearn.lab.commands.demo
     import hierlearn.lab.compare
     import hierlearn.lab.demo
     import hierlearn.lab.noise
@@ -190,7 +189,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(hierlearn.lab.compare, "run_study", stop("compare"))
     monkeypatch.setattr(hierlearn.lab.tune, "tune", untuned)
     monkeypatch.setattr(hierlearn.lab.noise, "noise_study", stop("noise"))
-    monkeypatch.setattr(hierlearn.lab.commands.bench.loss_times, "time_losses", stop("bench"))
+    monkeypatch.setattr(hierlearn.lab.commands.bench, "time_losses", stop("bench"))
     monkeypatch.setattr(hierlearn.training.prepare, "prepare", stop("bench"))
     monkeypatch.setattr(hierlearn.pipeline.export, "export", stop("export"))
     monkeypatch.setattr(
@@ -199,7 +198,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
         lambda service, address, _: stop("serve")(service.settings, address),
     )
     monkeypatch.setattr(hierlearn.lab.demo, "run_demo", lambda out, say: say(str(out)))
-    monkeypatch.setattr(hierlearn.lab.commands.demo, "show", lambda *_: None)
+    monkeypatch.setattr(hierlearn.lab.demo, "show", lambda *_: None)
     monkeypatch.setattr(hierlearn.lab.pages.figures, "critical_difference", no_plot)
 
     def run(words, place):

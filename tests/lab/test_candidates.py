@@ -5,7 +5,7 @@ import pytest
 from hierlearn.cli import app  # noqa: F401  (which imports the commands)
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.candidates import VARIANTS, parse_candidate, parse_candidates
-from hierlearn.lab.commands.compare import METHODS
+from hierlearn.lab.commands.studies import METHODS
 from hierlearn.lab.protocol import Protocol
 from hierlearn.losses import LOSSES
 from hierlearn.training.recipes import RECIPES

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from hierlearn import Dataset, Hierarchy, load
-from hierlearn.lab.commands import demo as command
+from hierlearn.lab import demo as demo_module
 from hierlearn.lab.demo import Method, bootstrap, right_levels, run_demo
 
 TREE = Hierarchy.from_paths(["a/b/d", "a/b/e", "a/c/f", "g/h/i"]).with_titles({"a/b/d": "Deer"})
@@ -73,7 +73,7 @@ def test_what_the_demo_finds(found):
 def test_what_is_printed(found):
     demo, _, _ = found
     stream = io.StringIO()
-    command.show(Console(file=stream, width=120), demo)
+    demo_module.show(Console(file=stream, width=120), demo)
     text = stream.getvalue()
     parts = ("chapter", "levels wrong", "linear SVM (flat)", "because the memory holds")
     for part in (*parts, "HCL, the paper's loss", "hierlearn paper"):
@@ -93,4 +93,4 @@ def test_the_verdict_names_whoever_wins(found, gain, words):
     from dataclasses import replace
 
     demo, _, _ = found
-    assert words in command.verdict(replace(demo, gain=gain))
+    assert words in demo_module.verdict(replace(demo, gain=gain))

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hierlearn.lab.commands.bench import notes
-from hierlearn.lab.commands.loss_times import DEFAULT, spread
+from hierlearn.lab.commands.bench import DEFAULT, notes, spread
 from hierlearn.pipeline.run import Profile
 from hierlearn.training.solvers.timeline import PARTS
 

@@ -115,7 +115,7 @@ def test_options_are_checked_before_the_data_is_read(call):
 
 
 def test_a_narrow_table_keeps_its_names_whole():
-    from hierlearn.lab.commands.compare import print_study
+    from hierlearn.lab.commands.studies import print_study
     from lab.test_tables import SUMMARY
 
     texts = {}

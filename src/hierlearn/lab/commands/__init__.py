@@ -12,9 +12,9 @@ def add_commands(app: typer.Typer) -> None:
     """Add the commands of the lab to the command line."""
     from hierlearn.cli.generate import MAIN, STUDIES
     from hierlearn.cli.generate import add_commands as register
-    from hierlearn.lab.commands import bench, cafa, compare, demo, noise, paper, rank
+    from hierlearn.lab.commands import bench, cafa, demo, studies
 
     register(app, demo.demo, panel=MAIN)
-    studies = (compare.compare, paper.paper, noise.noise, rank.rank, bench.bench)
-    register(app, *studies, panel=STUDIES)
+    compared = (studies.compare, studies.paper, studies.noise, studies.rank)
+    register(app, *compared, bench.bench, panel=STUDIES)
     app.add_typer(cafa.app, name="cafa", rich_help_panel=STUDIES)

@@ -27,7 +27,7 @@ from hierlearn.files.locations import cache_dir, existing_folders, own_folders
 from hierlearn.lab.corpora.download import BY_HAND, fetch, mismatch, recorded_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -131,32 +131,24 @@ class ClusSet:
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _file(folder: str, name: str, size: int | None) -> ClusFile:
-    return ClusFile(f"HMC_data/{folder}/{name}", size, _SHA256.get(name))
+def _make_sets() -> Iterator[ClusSet]:
+    for name, sizes in _OTHER_SIZES.items():
+        files = [
+            ClusFile(f"HMC_data/others/{f}", size, _SHA256.get(f)) for f, size in sizes.items()
+        ]
+        splits = dict(zip(("train", "test"), files, strict=True))
+        yield ClusSet(name, _DESCRIPTIONS[name], splits)
+    for stem, yeast in _YEAST_SIZES.items():
+        data, ontology = stem.split("_")
+        splits = {}
+        for split, size in zip(("train", "valid", "test"), yeast, strict=True):
+            file = f"{stem}.{split}.arff"
+            path = f"HMC_data/datasets_{ontology}/{stem}/{file}"
+            splits[split] = ClusFile(path, size, _SHA256.get(file))
+        yield ClusSet(stem.lower(), f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}", splits)
 
 
-def _other_set(name: str, sizes: Mapping[str, int]) -> ClusSet:
-    files = [_file("others", file, size) for file, size in sizes.items()]
-    return ClusSet(name, _DESCRIPTIONS[name], dict(zip(("train", "test"), files, strict=True)))
-
-
-def _yeast_set(stem: str, sizes: tuple[int | None, int, int]) -> ClusSet:
-    data, ontology = stem.split("_")
-    folder = f"datasets_{ontology}/{stem}"
-    files = {
-        split: _file(folder, f"{stem}.{split}.arff", size)
-        for split, size in zip(("train", "valid", "test"), sizes, strict=True)
-    }
-    return ClusSet(stem.lower(), f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}", files)
-
-
-CLUS_SETS: dict[str, ClusSet] = {
-    one.name: one
-    for one in (
-        *(_other_set(name, sizes) for name, sizes in _OTHER_SIZES.items()),
-        *(_yeast_set(stem, sizes) for stem, sizes in _YEAST_SIZES.items()),
-    )
-}
+CLUS_SETS: dict[str, ClusSet] = {one.name: one for one in _make_sets()}
 
 
 def load_clus(
@@ -189,7 +181,7 @@ def load_clus(
         DataError: if the name is unknown, files are absent, or they do not fit together.
         DownloadError: if a download fails or would need ``trust``.
     """
-    clus_set = _known(name)
+    clus_set = find_set(name)
     folders = existing_folders(data_dir)
     paths = locate_clus(name, data_dir)
     if paths is None and download:
@@ -203,23 +195,66 @@ def load_clus(
             "HIERLEARN_DATA, or "
             f"allow the download with download=True"
         )
-    return _join(clus_set, paths)
+    parts = {split: read_arff(path) for split, path in paths.items()}
+    first = parts["train"]
+    splits: dict[str, NDArray[np.int64]] = {}
+    begin = 0
+    for split, part in parts.items():
+        for what, same in (
+            ("hierarchy", part.hierarchy == first.hierarchy),
+            ("attributes", list(part.feature_names) == list(first.feature_names)),
+        ):
+            if not same:
+                raise DataError(
+                    f"{paths[split]} and {paths['train']} differ in the {what} of their headers; "
+                    f"take all files of {name} from one source"
+                )
+        splits[split] = np.arange(begin, begin + len(part), dtype=np.int64)
+        begin += len(part)
+    is_verified = clus_set.has_checksum and not any(
+        mismatch(paths[split], size=file.size, sha256=file.sha256)
+        for split, file in clus_set.files.items()
+    )
+    return Dataset(
+        inputs=np.concatenate([part.inputs for part in parts.values()]),
+        labels=[labels for part in parts.values() for labels in part.labels],
+        hierarchy=first.hierarchy,
+        splits=splits,
+        name=name,
+        feature_names=first.feature_names,
+        source=(
+            f"Clus ARFF files as in https://github.com/{REPOSITORY} at commit {COMMIT[:7]}, "
+            f"SHA-256 {'verified' if is_verified else 'not verified'}."
+        ),
+    )
+
+
+def find_set(name: str) -> ClusSet:
+    if name not in CLUS_SETS:
+        raise DataError(unknown_name("Clus set", name, CLUS_SETS))
+    return CLUS_SETS[name]
 
 
 def locate_clus(name: str, data_dir: Path | str | None = None) -> dict[str, Path] | None:
     """Return the files of a set by split where ``load_clus`` would find them, else None."""
-    clus_set = _known(name)
     for folder in own_folders(data_dir).values():
         paths = find_clus(name, folder)
         if paths is not None:
             return paths
-    return _cached(clus_set)
+    paths = find_clus(name, cache_dir())
+    if paths is None:
+        return None
+    for split, file in find_set(name).files.items():
+        sha256 = file.sha256 or recorded_sha256(paths[split])
+        if mismatch(paths[split], size=file.size, sha256=sha256) is not None:
+            return None
+    return paths
 
 
 def find_clus(name: str, data_dir: Path | str) -> dict[str, Path] | None:
     """Return the files of a set by split where a folder holds all of them, else None."""
     found: dict[str, Path] = {}
-    for split, file in _known(name).files.items():
+    for split, file in find_set(name).files.items():
         # HMC_data/others/x, others/x and x: the repository, its data folder, or a flat folder.
         inner = file.path.partition("/")[2]
         candidates = [Path(data_dir, part) for part in (file.name, inner, file.path)]
@@ -228,32 +263,6 @@ def find_clus(name: str, data_dir: Path | str) -> dict[str, Path] | None:
             return None
         found[split] = path
     return found
-
-
-def _known(name: str) -> ClusSet:
-    if name not in CLUS_SETS:
-        raise DataError(unknown_name("Clus set", name, CLUS_SETS))
-    return CLUS_SETS[name]
-
-
-def _cached(clus_set: ClusSet) -> dict[str, Path] | None:
-    """Return the files in the cache if they are complete and, as far as is known, undamaged."""
-    paths = find_clus(clus_set.name, cache_dir())
-    if paths is None:
-        return None
-    for split, file in clus_set.files.items():
-        sha256 = file.sha256 or recorded_sha256(paths[split])
-        if mismatch(paths[split], size=file.size, sha256=sha256) is not None:
-            return None
-    return paths
-
-
-def _is_verified(clus_set: ClusSet, paths: Mapping[str, Path]) -> bool:
-    """Whether the files are, to the byte, those of the table."""
-    return clus_set.has_checksum and not any(
-        mismatch(paths[split], size=file.size, sha256=file.sha256)
-        for split, file in clus_set.files.items()
-    )
 
 
 def _download(clus_set: ClusSet, trust: bool, progress: Progress | None) -> dict[str, Path]:
@@ -267,54 +276,16 @@ def _download(clus_set: ClusSet, trust: bool, progress: Progress | None) -> dict
             )
     paths: dict[str, Path] = {}
     done = 0
+
+    def report(received: int, _: int | None) -> None:
+        if progress is not None:
+            progress(done + received, clus_set.size)
+
     for split, file in clus_set.files.items():
-        paths[split] = fetch(
-            file.url,
-            cache_dir() / file.name,
-            size=file.size,
-            sha256=file.sha256,
-            trust=trust,
-            progress=progress and partial(_report, progress, done, clus_set.size),
-        )
-        done += paths[split].stat().st_size
+        path = paths[split] = cache_dir() / file.name
+        fetch(file.url, path, size=file.size, sha256=file.sha256, trust=trust, progress=report)
+        done += path.stat().st_size
     return paths
-
-
-def _report(progress: Progress, done: int, total: int | None, received: int, _: int | None) -> None:
-    progress(done + received, total)
-
-
-def _join(clus_set: ClusSet, paths: Mapping[str, Path]) -> Dataset:
-    """Read the files and put their rows together, if their headers agree."""
-    parts = {split: read_arff(path) for split, path in paths.items()}
-    first = parts["train"]
-    for split, part in parts.items():
-        for what, same in (
-            ("hierarchy", part.hierarchy == first.hierarchy),
-            ("attributes", list(part.feature_names) == list(first.feature_names)),
-        ):
-            if not same:
-                raise DataError(
-                    f"{paths[split]} and {paths['train']} differ in the {what} of their headers; "
-                    f"take all files of {clus_set.name} from one source"
-                )
-    splits: dict[str, NDArray[np.int64]] = {}
-    begin = 0
-    for split, part in parts.items():
-        splits[split] = np.arange(begin, begin + len(part), dtype=np.int64)
-        begin += len(part)
-    return Dataset(
-        inputs=np.concatenate([part.inputs for part in parts.values()]),
-        labels=[labels for part in parts.values() for labels in part.labels],
-        hierarchy=first.hierarchy,
-        splits=splits,
-        name=clus_set.name,
-        feature_names=first.feature_names,
-        source=(
-            f"Clus ARFF files as in https://github.com/{REPOSITORY} at commit {COMMIT[:7]}, "
-            f"SHA-256 {'verified' if _is_verified(clus_set, paths) else 'not verified'}."
-        ),
-    )
 
 
 ENTRIES = SimpleNamespace(

@@ -1,4 +1,10 @@
-"""``hierlearn compare``: which loss makes the better mistakes here, and how certain is that?"""
+"""The commands of studies.
+
+compare   which loss makes the better mistakes here, and how certain is that?
+noise     what suffers least from wrong labels and a wrong taxonomy?
+paper     the tables of the paper, and what of them holds
+rank      which loss ranks best over several datasets, and is that more than chance?
+"""
 
 from __future__ import annotations
 
@@ -20,10 +26,10 @@ from hierlearn.cli.generate import (
     options,
     takes,
 )
-from hierlearn.errors import plural
-from hierlearn.lab.protocol import EARLY, Protocol, Tune
+from hierlearn.errors import HierlearnError, plural, quoted
+from hierlearn.lab.protocol import EARLY, KINDS, Noise, Protocol, Tune
 from hierlearn.service.command import check_where, executor_of
-from hierlearn.terminal import Console, Table, Text, print_plain
+from hierlearn.terminal import Console, Table, Text, print_plain, progress
 from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.lab.candidates import Candidate
     from hierlearn.lab.study import Study
+
 
 WHAT, HOW = "What to compare", shared.HOW  # panels of --help
 METHODS = "bce,focal,hxe,soft-labels,mcloss,hcl-hier,hcl-paper,loss:hcl"
@@ -48,7 +55,7 @@ TEST_FRACTION = option(
     panel=HOW,
 )
 PLAN = described(Plan, HOW, study=True)
-OPTIONS = [
+COMPARE_OPTIONS = [
     *options(
         WHAT,
         methods=(str, CANDIDATES, {"default": METHODS}),
@@ -78,7 +85,7 @@ OPTIONS = [
 
 
 @takes(
-    *OPTIONS,
+    *COMPARE_OPTIONS,
     *described(Protocol, HOW),
     TEST_FRACTION,
     *described(Settings, HOW, study=True, **EARLY),
@@ -103,14 +110,12 @@ def compare(
         compare --suite clus --data-dir DATA --out clus
     """
     from hierlearn.cli.sources import check_goes_with, open_dataset, split_names
-    from hierlearn.terminal import Console, print_plain
 
     check_where(options)
     console = Console()
     if options["suite"] is not None:
         compare_sets(data, options, console)
         return
-    from hierlearn.errors import quoted
     from hierlearn.lab.candidates import parse_candidates
     from hierlearn.lab.runner import unseen_classes
     from hierlearn.lab.study import check_folder
@@ -143,7 +148,6 @@ def compare(
 
 def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
     """Return the dataset with test rows, and what was done; raise on a fraction of no use."""
-    from hierlearn.errors import HierlearnError
     from hierlearn.lab.runner import with_test_rows
 
     fraction = options["test_fraction"]
@@ -220,7 +224,6 @@ def bar(
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
     from hierlearn.cli.errors import AGAIN, advise
-    from hierlearn.terminal import Console, progress
 
     console = Console(stderr=True)
     shown = progress(console, "percent", "left", disable=not console.is_terminal)
@@ -243,10 +246,9 @@ def bar(
 
 def finish(console: Console, study: Study) -> None:
     """Write tables and the page, print the table, the verdict and the paths."""
-    from hierlearn.lab.commands.compare import print_study
+    from hierlearn.lab.commands.studies import print_study
     from hierlearn.lab.compare import write_study
     from hierlearn.lab.pages.page import exact_first
-    from hierlearn.terminal import print_plain
 
     summary, paths = write_study(study)
     print_study(console, exact_first(study, summary))  # in the order of the page
@@ -267,7 +269,6 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     from hierlearn.lab.pages import write_suite
     from hierlearn.lab.study import check_collection
     from hierlearn.lab.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
-    from hierlearn.terminal import print_plain
 
     check_collection(options["out"])
     suite = find_suite(options["suite"])
@@ -303,7 +304,6 @@ def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
     """Print one row per set: every method, and the best figure in print."""
     from hierlearn.lab.summary import ARROWS
     from hierlearn.metrics.measure import find_metric
-    from hierlearn.terminal import Table, Text
 
     metric = find_metric(summary["metric"])
     table = Table(title=f"{metric.name} {ARROWS[metric.direction]}")
@@ -358,3 +358,267 @@ def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
             row.append(shown)
         table.add_row(*row)
     return table
+
+
+# ---------------------------------------- noise
+
+
+NOISE_SEEDS = 2  # of each candidate in each draw, unless asked for others
+NOISE_METHODS = "By default eight losses and the recipes that auto chooses among."
+RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
+NOISE_OPTIONS = [
+    *options(
+        WHAT,
+        methods=(str, f"{CANDIDATES} {NOISE_METHODS}"),
+        rates=(str, "Fractions of labels or edges that are wrong.", {"default": RATES}),
+        kinds=(str, "What is wrong: labels, hierarchy.", {"default": ",".join(KINDS)}),
+        draws=(
+            int,
+            "Independent repetitions with other noise and other training seeds.",
+            {"default": Noise().draws, "min": 1},
+        ),
+        noise_seed=(int, "Seed of the noise of the first draw.", {"default": 0, "min": 0}),
+    ),
+    *options(
+        out=(FOLDER, "Folder of the study.", {"default": Path("noise")}),
+        force=(bool, "Replace another study in --out."),
+    ),
+]
+
+
+@takes(
+    *NOISE_OPTIONS,
+    *(one for one in described(Protocol, HOW, seeds=NOISE_SEEDS) if one.name != "trials"),
+    TEST_FRACTION,
+    *described(Settings, HOW, study=True, **EARLY),
+    *PLAN,
+    *shared.WHERE,
+    *shared.SOURCE,
+)
+def noise(
+    data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
+) -> None:
+    """Train on corrupted labels or a corrupted taxonomy, and test on clean rows.
+
+    Interrupt it at any time: the same command continues with what is missing.
+
+    Examples:
+        noise synthetic --methods bce,hcl --rates 0,0.2,0.4
+        noise rows.csv --label class --kinds labels --draws 5
+    """
+    from hierlearn.cli.sources import open_dataset, split_names
+    from hierlearn.lab.candidates import parse_candidates
+    from hierlearn.lab.noise import (
+        cells,
+        check_folder,
+        check_kinds,
+        check_rates,
+        default_candidates,
+        noise_study,
+    )
+    from hierlearn.lab.noise_figures import publish_noise
+    from hierlearn.lab.pages.figures import need_matplotlib, noise_curves
+
+    check_where(options)
+    need_matplotlib()  # before hours of training
+    check_folder(options["out"])
+    named = None if options["methods"] is None else split_names(options["methods"])
+    # Wrong names fail before any data is read.
+    candidates = parse_candidates(["bce"] if named is None else named)
+    rates = check_rates(numbers(options["rates"]))
+    kinds = check_kinds(split_names(options["kinds"]))
+    protocol = make_protocol(options, seeds=NOISE_SEEDS)
+    protocol.check(candidates)
+    dataset = open_dataset(data, options)
+    if named is None:
+        candidates = parse_candidates(default_candidates(dataset))
+    dataset, made = set_aside(dataset, options, protocol.seed)
+    draws = options["draws"]
+    trainings = len(cells(kinds, rates, draws)) * len(candidates)
+    console = Console()
+    print_plain(
+        console,
+        f"{dataset.name}: {len(dataset):,} rows, {len(dataset.hierarchy):,} classes; "
+        f"{plural(draws, 'draw')}, {plural(trainings, 'training')} of "
+        f"{plural(protocol.seeds, 'seed')} each{made}",
+    )
+    with executor_of(options, trainings) as executor, bar(trainings) as (_, on_step):
+        summary = noise_study(
+            dataset,
+            candidates,
+            options["out"],
+            protocol,
+            noise=Noise(kinds, rates, options["noise_seed"], draws),
+            force=options["force"],
+            executor=executor,
+            on_step=on_step,
+        )
+    written = publish_noise(summary, options["out"]) + noise_curves(summary, options["out"])
+    print_noise(console, summary)
+    print_plain(console, *summary["verdict"].splitlines())
+    names = ", ".join(path.name for path in written)
+    print_plain(console, f"wrote {names} to {options['out']}")
+
+
+def numbers(text: str) -> list[float]:
+    """Read a comma-separated list of numbers."""
+    from hierlearn.cli.sources import split_names
+
+    found = []
+    for word in split_names(text):
+        try:
+            found.append(float(word))
+        except ValueError:
+            raise HierlearnError(f"--rates takes numbers with commas, not {word!r}") from None
+    return found
+
+
+def print_noise(console: Console, summary: dict[str, Any]) -> None:
+    """Print one table per kind and metric; bold is better than the first row beyond noise."""
+    from hierlearn.lab.noise_figures import (
+        TITLES,
+        better,
+        main_metrics,
+        percent,
+        shown,
+        with_interval,
+    )
+
+    for kind in summary["kinds"]:
+        for metric in main_metrics(summary, kind):
+            table = Table(title=f"{TITLES[kind]}: {metric}")
+            table.add_column("")
+            for rate in summary["rates"]:
+                table.add_column(percent(rate), justify="right")
+            for number, label in enumerate(summary["labels"]):
+                row = [Text(label)]
+                for column in summary["figures"][kind][metric]:
+                    figure = column[number]
+                    style = "bold" if better(summary, metric, figure) else ""
+                    mean = shown(metric, figure["mean"])
+                    cell = Text(mean, style=style)
+                    cell.append(with_interval(metric, figure, "").replace("± ", "±"), style="dim")
+                    row.append(cell)
+                table.add_row(*row)
+            console.print(table)
+
+
+# ---------------------------------------- paper
+
+
+PAPER_OPTIONS = [
+    *options(
+        out=(FOLDER, "Folder of the study.", {"default": Path("paper")}),
+        force=(bool, "Replace another study in --out."),
+    ),
+    *(one for one in described(Protocol, shared.HOW) if one.name in ("seeds", "seed")),
+    *options(
+        shared.HOW,
+        epochs=(
+            int,
+            "Passes over the training rows; if none, 85 on Diatoms and 60 on ImCLEF07D.",
+            {"min": 1},
+        ),
+    ),
+    shared.DEVICE,
+    shared.DATA_DIR,
+]
+
+
+@takes(*PAPER_OPTIONS, *shared.WHERE)
+def paper(**options: Any) -> None:
+    """Train the rows of the paper's tables on Diatoms and ImCLEF07D; say what holds.
+
+    Interrupt it at any time: the same command continues with what is missing.
+
+    Examples:
+        paper --data-dir DATA
+        paper --data-dir DATA --seeds 3 --device cpu --out mine
+    """
+    from hierlearn.cli.sources import open_named
+    from hierlearn.lab import paper
+    from hierlearn.lab.compare import write_study
+    from hierlearn.lab.study import check_collection
+    from hierlearn.lab.summary import write_texts
+
+    check_where(options)
+    console, out = Console(), options["out"]
+    check_collection(out)
+    settings = given(options, ("epochs", "device"))
+    asked = given_fields(Protocol, given(options))
+    protocols = {name: paper.protocol(name, settings=settings, **asked) for name in paper.EPOCHS}
+    summaries = {}
+    for name, protocol in protocols.items():
+        dataset = open_named(name, data_dir=options["data_dir"])
+        seeds = plural(protocol.seeds, "seed")
+        print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
+        own = {**options, "tune": "none", "out": out / name}
+        study = run(dataset, paper.candidates(), protocol, own)
+        summaries[name], _ = write_study(study)
+    titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
+    tables = "\n".join(
+        f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()
+    )
+    typeset = "\n".join(
+        f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
+    )
+    said = paper.verdict(summaries)
+    texts = {"paper.md": f"## What holds\n\n{said}\n\n{tables}", "paper.tex": typeset}
+    write_texts(out, texts)
+    print_plain(console, *tables.splitlines(), "", *said.splitlines())
+    print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {out}")
+
+
+# ---------------------------------------- rank
+
+
+RANK_FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
+RANK_OPTIONS = options(
+    metric=(str, "Metric to rank by.", {"default": "au-prc"}),
+    out=(FOLDER, "Folder to write.", {"default": Path("ranks")}),
+)
+
+
+@takes(*RANK_OPTIONS, shared.FORCE)
+def rank(
+    studies: Annotated[
+        list[Path], typer.Argument(help="Folders of studies, from hierlearn compare.")
+    ],
+    **options: Any,
+) -> None:
+    """Rank losses over datasets: Friedman's test, Nemenyi's critical difference and its plot.
+
+    Examples:
+        rank study-a study-b study-c --metric hit@1
+        rank study-a study-b study-c --out ranks --force
+    """
+    from hierlearn.files.writing import check_output
+    from hierlearn.lab.pages.figures import critical_difference
+    from hierlearn.lab.ranks import notes, publish_ranks, rank_studies
+
+    out = options["out"]
+    for name in RANK_FILES:
+        check_output(out / name, options["force"])
+    summary = rank_studies(studies, options["metric"])
+    written = critical_difference(summary, out) + publish_ranks(summary, out)
+    console = Console()
+    print_ranks(console, summary)
+    for text in (summary["verdict"], *notes(summary)):
+        print_plain(console, text)
+    print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def print_ranks(console: Console, summary: dict[str, Any]) -> None:
+    """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
+    from hierlearn.lab.ranks import rows
+    from hierlearn.lab.summary import ARROWS
+
+    arrow = ARROWS[summary["direction"]]
+    table = Table(title=f"{summary['metric']} {arrow}")
+    table.add_column("")
+    table.add_column("mean rank ↓", justify="right")
+    for name in summary["datasets"]:
+        table.add_column(Text(name), justify="right")
+    for cells in rows(summary):
+        table.add_row(*map(Text, cells))
+    console.print(table)
