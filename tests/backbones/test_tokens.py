@@ -11,8 +11,7 @@ import pytest
 from backbones.text_models import WORDS, bert_config, save_model
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import from_state
-from hierlearn.features import tokens as tokens_file
-from hierlearn.features.tokens import TokenPreprocessor
+from hierlearn.features.embed import TokenPreprocessor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,12 +50,19 @@ def test_odd_cells_are_tokens_like_others(bert: Path, text: str, ids: list[int])
 
 
 def test_a_cell_of_100_kb_costs_what_its_first_tokens_cost(
-    bert: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Path,
 ) -> None:
     step = tokens(bert, max_tokens=16)
     many = ["red apple " * 10_000, "x" * 100_000, " " * 100_000, "\U0001f34e" * 25_000] * 50
     seen = []
-    monkeypatch.setattr(tokens_file, "readable", lambda text: seen.append(len(text)) or text)
+    tokenizer = step._tokenizer
+
+    class Counting:
+        def encode_batch(self, texts: list[str]) -> object:
+            seen.extend(map(len, texts))
+            return tokenizer.encode_batch(texts)
+
+    step._tokenizer = Counting()
     found = step.transform(many)
     assert sum(seen) < 300_000  # of 16 million characters
     assert found.shape == (200, 16)

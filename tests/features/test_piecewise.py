@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from features.example_rows import INF, NAN, random_numbers
 from features.saved_state import save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import PiecewiseLinearPreprocessor, from_state, numbers, piecewise
+from hierlearn.features import PiecewiseLinearPreprocessor, from_state, numbers
 from reference.piecewise import edges_of, encode, encode_rows
 
 few_numbers = hnp.arrays(
@@ -177,8 +177,8 @@ def test_encodings_restored_are_equal_bit_for_bit():
 @pytest.mark.parametrize("sizes", [[90], [1, 89], [7, 0, 40, 43]])
 def test_rows_in_parts_give_what_they_give_at_once(sizes, sample, monkeypatch):
     monkeypatch.setattr("hierlearn.features.numbers.CHUNK", 60)  # 12 rows a block
-    monkeypatch.setattr(piecewise, "SAMPLE", sample)
-    monkeypatch.setattr(piecewise, "FEWEST", 1)
+    monkeypatch.setattr(numbers, "SAMPLE", sample)
+    monkeypatch.setattr(numbers, "FEWEST", 1)
     values = random_numbers(90)
     whole = PiecewiseLinearPreprocessor().fit(values)
     parts = np.split(values, np.cumsum(sizes)[:-1])
@@ -188,14 +188,14 @@ def test_rows_in_parts_give_what_they_give_at_once(sizes, sample, monkeypatch):
 
 
 def test_a_sample_is_bounded_and_drawn_evenly(monkeypatch):
-    monkeypatch.setattr(piecewise, "SAMPLE", 4000)
+    monkeypatch.setattr(numbers, "SAMPLE", 4000)
     rows = np.arange(40_000.0).reshape(20_000, 2)
-    sample = piecewise.draw_sample(lambda: np.array_split(rows, 7))
-    assert sample.values.shape == (2000, 2)
-    assert sample.rows == 20_000
-    assert (np.diff(sample.values[:, 0]) > 0).all()  # every row at most once, in order
-    assert (sample.low.tolist(), sample.high.tolist()) == ([0, 1], [39_998, 39_999])
-    counts = np.histogram(sample.values[:, 0], bins=10, range=(0, 40_000))[0]
+    known, sample = numbers.draw_sample(lambda: np.array_split(rows, 7))
+    assert sample.shape == (2000, 2)
+    assert known.rows == 20_000
+    assert (np.diff(sample[:, 0]) > 0).all()  # every row at most once, in order
+    assert (known.low.tolist(), known.high.tolist()) == ([0, 1], [39_998, 39_999])
+    counts = np.histogram(sample[:, 0], bins=10, range=(0, 40_000))[0]
     assert (abs(counts - 200) < 5 * np.sqrt(200)).all()
     ours = PiecewiseLinearPreprocessor(bins=4).fit(rows)
     np.testing.assert_allclose(ours.edges[0], [0, 1e4, 2e4, 3e4, 4e4], atol=2000)
@@ -206,10 +206,10 @@ def test_a_sample_is_bounded_and_drawn_evenly(monkeypatch):
 
 
 def test_values_that_the_sample_lacks_still_make_a_bin(monkeypatch):
-    monkeypatch.setattr(piecewise, "SAMPLE", 1)
-    monkeypatch.setattr(piecewise, "FEWEST", 10)
+    monkeypatch.setattr(numbers, "SAMPLE", 1)
+    monkeypatch.setattr(numbers, "FEWEST", 10)
     rows = np.full((1000, 1), NAN)
-    chosen = piecewise.draw_sample(lambda: [np.arange(1000.0)[:, None]]).values[:, 0]
+    chosen = numbers.draw_sample(lambda: [np.arange(1000.0)[:, None]])[1][:, 0]
     places = np.setdiff1d(np.arange(1000), chosen)
     rows[places[0]], rows[places[1]] = 4.0, 6.0
     assert PiecewiseLinearPreprocessor().fit(rows).edges[0].tolist() == [4, 6]

@@ -9,7 +9,7 @@ import torch
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES, NumericPreprocessor, TextPreprocessor, from_state
 from hierlearn.features.combined import SeveralPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import PiecewiseLinearPreprocessor
 from hierlearn.features.texts import LatentPreprocessor
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)

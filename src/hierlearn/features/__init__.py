@@ -1,7 +1,6 @@
 """Stage 3: preprocessing that is fitted on the training rows."""
 
-from hierlearn.features.numbers import NumericPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor
 from hierlearn.features.registry import (
     FEATURES,

@@ -14,14 +14,12 @@ from hierlearn.features.combined import (
     EncodedTablePreprocessor,
     SeveralPreprocessor,
 )
-from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor, TokenPreprocessor
 from hierlearn.features.images import ImagePreprocessor
-from hierlearn.features.numbers import NumericPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import LatentPreprocessor, TextPreprocessor
-from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from hierlearn.datasets.tables.table import (
     new_rows,
 )
 from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.numbers import NumericPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
 from hierlearn.features.texts import TextPreprocessor
 

@@ -33,9 +33,8 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.features.combined import ChainPreprocessor
-from hierlearn.features.embed import EmbedPreprocessor
+from hierlearn.features.embed import EmbedPreprocessor, TokenPreprocessor
 from hierlearn.features.images import ImagePreprocessor
-from hierlearn.features.tokens import TokenPreprocessor
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.propagate import routes_on
 from hierlearn.links import link_name, make_link

@@ -30,8 +30,7 @@ import torch
 
 from hierlearn.backbones import names_backbone
 from hierlearn.datasets.dataset import count_rows
-from hierlearn.features.numbers import NumericPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.networks.inputs import SparseRows
 
