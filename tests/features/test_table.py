@@ -74,12 +74,10 @@ def test_a_table_without_texts_is_that_of_column_transformer():
     found = step.transform(new)
     assert step.produces == "numbers"
     assert found.dtype == np.float32
-    names = step.output_names()
-    is_date = np.array([name.startswith("day") for name in names])
-    assert is_date.sum() == 8
+    is_date = np.zeros(found.shape[1], dtype=bool)
+    is_date[3:11] = True  # behind two numbers and a boolean
     np.testing.assert_allclose(found[:, ~is_date], transformer.transform(new), *FLOAT32)
-    assert names[-4:] == ["color=blue", "color=green", "color=red", "color=(other)"]
-    assert found[3, -1] == 1
+    assert found[3, -1] == 1  # behind blue, green and red
 
 
 def test_categories_are_the_dummies_of_pandas():
@@ -115,7 +113,6 @@ def test_dates_are_those_of_pandas():
     for one in angles:
         expected += [np.sin(2 * np.pi * one), np.cos(2 * np.pi * one)]
     np.testing.assert_allclose(found.transform(values), np.stack(expected, axis=1), *FLOAT32)
-    assert found.names("day")[2:4] == ["day sin month", "day cos month"]
     midnight = values.astype("datetime64[D]").astype("datetime64[s]")
     midnight[5] = np.datetime64("NaT")
     without = DateParts.fit(midnight)
@@ -141,7 +138,7 @@ def test_texts_make_the_rows_sparse_and_are_those_of_the_text_step():
     np.testing.assert_array_equal(
         step.transform(train)[:, : bins.columns].toarray(), bins.transform(numbers)
     )
-    assert len(step.output_names()) == found.shape[1] == step.columns
+    assert found.shape[1] == step.columns
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -153,7 +150,7 @@ def test_what_is_restored_transforms_bit_for_bit(text, numbers):
     new = make_table(make_frame(40, seed=2, text=text))
     a, b = step.transform(new), again.transform(new)
     np.testing.assert_array_equal(dense(a), dense(b))
-    assert again.output_names() == step.output_names()
+    assert again.columns == step.columns
     assert again.summary() == step.summary() != ""
     assert again.input_columns == step.input_columns == len(table.names)
     assert again.produces == step.produces

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,12 +15,13 @@ from hierlearn.datasets.tables.kinds import base_kind
 from hierlearn.datasets.tables.table import Table, columns_summary
 from hierlearn.errors import DataError, HierlearnError, arg, unknown_name
 from hierlearn.features.embed import EmbedPreprocessor
-from hierlearn.features.preprocessor import Preprocessor, nest, nested, stored
-from hierlearn.features.table import TablePreprocessor
+from hierlearn.features.preprocessor import Preprocessor, join_columns, nest, nested, stored
+from hierlearn.features.table import TablePreprocessor, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Self
 
@@ -61,12 +61,6 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
         return sum(step.columns for step in self.steps)
 
     @property
-    def begins(self) -> list[int]:
-        """The first column of every step."""
-        ends = np.cumsum([step.columns for step in self.steps])
-        return [0, *ends[:-1].tolist()]
-
-    @property
     def input_columns(self) -> int | None:
         """The number of columns that ``transform`` reads."""
         return self.steps[0].input_columns
@@ -80,11 +74,7 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
     def transform(self, inputs: Any) -> Any:
         """Return the columns of all steps, one after another."""
         parts = [step.transform(inputs) for step in self.steps]
-        if self.produces == "sparse":
-            from scipy.sparse import csr_array, hstack
-
-            return csr_array(hstack([csr_array(part) for part in parts], format="csr"))
-        return np.concatenate(parts, axis=1)
+        return join_columns(parts, sparse=self.produces == "sparse")
 
     def newly_missing(self, inputs: Any) -> dict[int, NDArray[np.int64]]:
         """Return what is missing for any step."""
@@ -96,10 +86,8 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
     def as_module(self) -> nn.Module | None:
         """Return the steps as one module, or None where one of them cannot be."""
         parts = [step.as_module() for step in self.steps]
-        if any(part is None for part in parts):
-            return None
-
-        return SideBySide([part for part in parts if part is not None])
+        known = [part for part in parts if part is not None]
+        return SideBySide(known) if len(known) == len(parts) else None
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings of all steps, and their arrays under the numbers of the steps."""
@@ -324,17 +312,9 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
         self.encoders = [ColumnEncoder(column, own) for column, own in self.given.items()]
         self.rest = TablePreprocessor(**(options or {}))
         self.has_rest = False
-        self._whole = TablePreprocessor()  # reads tables and frames, and is never fitted
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """The kind of every column that is read."""
-        return self._whole.kinds
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """All columns as they were given."""
-        return self._whole.order
+        self.kinds: dict[str, str] = {}  # of every column that is read
+        self.ignored: dict[str, str] = {}
+        self.order: tuple[str, ...] = ()  # all columns as they were given
 
     @property
     def produces(self) -> Literal["numbers", "sparse"]:  # type: ignore[override]
@@ -361,7 +341,7 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
     def summary(self) -> str:
         """Return what becomes of the columns."""
         encoded = ", ".join(f"{one.column} by {one.step.source}" for one in self.encoders)
-        return f"{columns_summary(self.kinds, self._whole.ignored)}; encoded: {encoded}"
+        return f"{columns_summary(self.kinds, self.ignored)}; encoded: {encoded}"
 
     def fit(self, inputs: Any) -> Self:
         """Read the backbones, and learn from the other columns."""
@@ -372,19 +352,14 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
             )
         for one in self.encoders:
             one.check(inputs)
-        self._set(inputs.kinds, inputs.ignored, inputs.order)
+        self.kinds, self.ignored = dict(inputs.kinds), dict(inputs.ignored)
+        self.order = inputs.order
+        self.has_rest = len(self.kinds) > len(self.encoders)
         if self.has_rest:
             self.rest.fit(self._others(inputs))
         for one in self.encoders:
             one.step.fit(one.read(inputs))
         return self
-
-    def _set(
-        self, kinds: Mapping[str, str], ignored: Mapping[str, str], order: tuple[str, ...]
-    ) -> None:
-        self._whole.kinds, self._whole.ignored = dict(kinds), dict(ignored)
-        self._whole.order = order
-        self.has_rest = len(kinds) > len(self.encoders)
 
     def _others(self, table: Table) -> Table:
         """Return the columns without an encoder."""
@@ -393,21 +368,16 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
 
     def read(self, inputs: Any) -> Table:
         """Return rows as a table of the fitted columns."""
-        return self._whole.read(inputs)
+        if not self.kinds:
+            raise self._not_fitted()
+        return read_rows(inputs, self.kinds, self.order)
 
     def transform(self, inputs: Any) -> Any:
         """Return the rows of a table, or of a frame, as (N, columns) numbers."""
         table = self.read(inputs)
+        rest = [self.rest.transform(self._others(table))] if self.has_rest else []
         encoded = [one.step.transform(one.read(table)) for one in self.encoders]
-        if not self.has_rest:
-            return np.concatenate(encoded, axis=1)
-        rest = self.rest.transform(self._others(table))
-        if self.produces == "numbers":
-            return np.concatenate([rest, *encoded], axis=1)
-        from scipy.sparse import csr_array, hstack
-
-        parts = [rest, *(csr_array(one) for one in encoded)]
-        return csr_array(hstack(parts, format="csr", dtype=np.float32))
+        return join_columns([*rest, *encoded], sparse=self.produces == "sparse")
 
     def newly_missing(self, inputs: Any) -> dict[int, NDArray[np.int64]]:
         """Return the rows without a value, for each column in which every training row has one."""
@@ -428,7 +398,7 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
             "name": self.name,
             "encoders": self.given,
             "kinds": self.kinds,
-            "ignored": dict(self._whole.ignored),
+            "ignored": dict(self.ignored),
             "order": list(self.order),
             "rest": None,
             "steps": [],
@@ -447,9 +417,10 @@ class EncodedTablePreprocessor(Preprocessor[Any, Any]):
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore the encoders and the other columns."""
         new = cls(stored(settings, "encoders"))
-        kinds, steps = dict(stored(settings, "kinds")), stored(settings, "steps")
-        new._set(kinds, stored(settings, "ignored"), tuple(stored(settings, "order")))
-        missing = [one.column for one in new.encoders if one.column not in kinds]
+        new.kinds, new.ignored = dict(stored(settings, "kinds")), dict(stored(settings, "ignored"))
+        new.order, steps = tuple(stored(settings, "order")), stored(settings, "steps")
+        new.has_rest = len(new.kinds) > len(new.encoders)
+        missing = [one.column for one in new.encoders if one.column not in new.kinds]
         if missing or len(steps) != len(new.encoders) or new.has_rest != bool(settings["rest"]):
             raise DataError(
                 f"the stored preprocessor is damaged: {len(steps)} encoders must match the columns "

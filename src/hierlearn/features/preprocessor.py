@@ -17,7 +17,7 @@ import numpy as np
 from hierlearn.errors import DataError, HierlearnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import torch
     from numpy.typing import NDArray
@@ -170,6 +170,15 @@ def nested(prefix: object, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDAr
     """Return the arrays of a part as ``nest`` was given them."""
     begin = f"{prefix}/"
     return {k.removeprefix(begin): v for k, v in arrays.items() if k.startswith(begin)}
+
+
+def join_columns(parts: Sequence[Any], *, sparse: bool) -> Any:
+    """Return rows side by side, (N, D) dense or CSR."""
+    if not sparse:
+        return np.concatenate(parts, axis=1)
+    from scipy.sparse import csr_array, hstack
+
+    return csr_array(hstack([csr_array(part) for part in parts], format="csr", dtype=np.float32))
 
 
 def integer_option(name: str, value: Any, low: int, high: int) -> int:

@@ -27,11 +27,18 @@ from hierlearn.datasets.tables.table import (
 )
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
-from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
+from hierlearn.features.preprocessor import (
+    Preprocessor,
+    integer_option,
+    join_columns,
+    nest,
+    nested,
+    stored,
+)
 from hierlearn.features.texts import TextPreprocessor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
@@ -47,7 +54,6 @@ NUMBERS: dict[str, type[Preprocessor[Any, Any]]] = {
     NumericPreprocessor.name: NumericPreprocessor,
     PiecewiseLinearPreprocessor.name: PiecewiseLinearPreprocessor,
 }
-MISSING, OTHER = "(missing)", "(other)"
 ORIGIN = np.datetime64("2000-01-01", "D")
 SCALED = ("year", "days")
 CYCLES = {"month": 12, "weekday": 7, "hour": 24}
@@ -128,7 +134,10 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     @property
     def columns(self) -> int:
         """The number of columns that come out."""
-        return len(self.output_names())
+        self._check_fitted()
+        numbers = 0 if self._numbers is None else self._numbers.columns
+        own = len(self._named("boolean")) + len(self._incomplete())
+        return numbers + own + sum(int(part.columns) for part in self._parts.values())
 
     @property
     def input_columns(self) -> int:
@@ -165,13 +174,19 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self._fit_categories(inputs)
         for name in self._named("text"):
             try:
-                step = TextPreprocessor(**self.text_options).fit(inputs.columns[name].tolist())
+                self._parts[name] = TextPreprocessor(**self.text_options).fit(inputs.columns[name])
             except DataError as error:
                 raise DataError(f"column {name!r}: {error.message}") from None
-            self._parts[name] = step
         self._numbers = None
         if self._named("number"):
-            self._numbers = self._make_numbers().fit(self._number_rows(inputs))
+            name_of = self.numbers or (
+                # The columns of categories and texts decide, as they do on what is produced.
+                NumericPreprocessor.name
+                if self.produces == "numbers" or not self.standardize
+                else PiecewiseLinearPreprocessor.name
+            )
+            standardize = {"standardize": self.standardize} if name_of == "numeric" else {}
+            self._numbers = NUMBERS[name_of](**standardize).fit(self._number_rows(inputs))
         return self
 
     def _fit_categories(self, table: Table) -> None:
@@ -179,15 +194,6 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             self._parts[name] = Categories.fit(
                 table.columns[name], self.max_categories, self.min_category_rows
             )
-
-    def _make_numbers(self) -> Preprocessor[Any, Any]:
-        name = self.numbers
-        if name is None:
-            scaled = self.produces == "numbers" or not self.standardize
-            name = (NumericPreprocessor if scaled else PiecewiseLinearPreprocessor).name
-        if name == NumericPreprocessor.name:
-            return NumericPreprocessor(standardize=self.standardize)
-        return NUMBERS[name]()
 
     def _named(self, *kinds: str) -> list[str]:
         """Return the columns of some kinds."""
@@ -203,90 +209,38 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
 
     # ------------------------------------------------------------------ transforming
 
-    def output_names(self) -> list[str]:
-        """Return the names of the columns that come out, in order."""
-        self._check_fitted()
-        found: list[str] = []
-        if self._numbers is not None:
-            names, width = self._named("number"), self._numbers.columns
-            plain = width == len(names)
-            found += names if plain else [f"number {place}" for place in range(width)]
-        found += self._named("boolean")
-        for name in self._named("date"):
-            found += self._parts[name].names(name)
-        found += [f"{name} is missing" for name in self._incomplete()]
-        for name in self._named("category"):
-            found += self._parts[name].names(name)
-        for name in self._named("text"):
-            found += [f"{name} word {place}" for place in range(self._parts[name].columns)]
-        return found
-
     def transform(self, inputs: Table) -> Rows:
         """Return the rows of a table, or of a frame, as (N, columns) numbers."""
-        from scipy.sparse import csr_array, hstack
-
         table = self.read(inputs)
-        dense = np.concatenate([*self._dense_parts(table)], axis=1, dtype=np.float32)
-        rest = [
-            self._parts[name].transform(table.columns[name]) for name in self._named("category")
-        ]
-        if self.produces == "numbers":
-            return np.concatenate([dense, *(part.toarray() for part in rest)], axis=1)
-        rest += [
-            self._parts[name].transform(table.columns[name].tolist())
-            for name in self._named("text")
-        ]
-        return csr_array(hstack([csr_array(dense), *rest], format="csr", dtype=np.float32))
-
-    def _dense_parts(self, table: Table) -> Iterator[NDArray[np.float32]]:
-        """Yield the blocks of columns that are always dense."""
-        yield np.zeros((len(table), 0), dtype=np.float32)
+        columns, parts = table.columns, self._parts
+        dense: list[NDArray[Any]] = [np.zeros((len(table), 0), dtype=np.float32)]
         if self._numbers is not None:
-            yield self._transform_numbers(table)
+            rows = self._number_rows(table)
+            infinite = np.argwhere(np.isinf(rows))
+            if len(infinite):
+                row, column = infinite[0].tolist()
+                raise DataError(
+                    f"row {row} (counted from 0), column {self._named('number')[column]!r}: "
+                    f"{rows[row, column]} is not a finite number; mark missing values with NaN"
+                )
+            dense.append(self._numbers.transform(rows))
         for name in self._named("boolean"):
-            yield np.nan_to_num(table.columns[name], nan=self._usual.get(name, 0.0))[:, None]
-        for name in self._named("date"):
-            yield self._parts[name].transform(table.columns[name])
-        for name in self._incomplete():
-            yield table.missing(name).astype(np.float32)[:, None]
-
-    def _transform_numbers(self, table: Table) -> NDArray[np.float32]:
-        """Return the numbers; an error names the column."""
-        assert self._numbers is not None
-        rows = self._number_rows(table)
-        infinite = np.argwhere(np.isinf(rows))
-        if len(infinite):
-            row, column = infinite[0].tolist()
-            raise DataError(
-                f"row {row} (counted from 0), column {self._named('number')[column]!r}: "
-                f"{rows[row, column]} is not a finite number; mark missing values with NaN"
-            )
-        found: NDArray[np.float32] = self._numbers.transform(rows)
-        return found
+            usual = self._usual.get(name, 0.0)
+            dense.append(np.nan_to_num(columns[name], nan=usual)[:, None])
+        dense += [parts[name].transform(columns[name]) for name in self._named("date")]
+        dense += [table.missing(name)[:, None] for name in self._incomplete()]
+        sparse = self.produces == "sparse"
+        names = [*self._named("category"), *self._named("text")]
+        found: list[Any] = [parts[name].transform(columns[name]) for name in names]
+        if not sparse:
+            found = [part.toarray() for part in found]
+        joined = np.concatenate(dense, axis=1, dtype=np.float32)
+        return join_columns([joined, *found], sparse=sparse)
 
     def read(self, inputs: Any) -> Table:
         """Return rows as a table of the fitted columns; raise on missing and unknown ones."""
         self._check_fitted()
-        if isinstance(inputs, Table):
-            check_columns(inputs.names, tuple(self.kinds), self.order)
-            return self._with_kinds(inputs)
-        if not is_frame(inputs):
-            raise DataError(
-                f"the model reads a table with the columns {', '.join(self.kinds)}, not "
-                f"{type(inputs).__name__}; give a DataFrame with these columns"
-            )
-        return new_rows(inputs, self.kinds, self.order)
-
-    def _with_kinds(self, table: Table) -> Table:
-        """Return a table whose columns are of the fitted kinds; strings may be either kind."""
-        for name, kind in self.kinds.items():
-            wanted, found = base_kind(kind), base_kind(table.kinds[name])
-            if wanted != found and {wanted, found} != {"category", "text"}:
-                raise DataError(
-                    f"column {name!r} is a {found} here, but a {wanted} in the training rows; read "
-                    f"the table with column_kinds={{{name!r}: {kind!r}}}"
-                )
-        return Table({name: table.columns[name] for name in self.kinds}, self.kinds)
+        return read_rows(inputs, self.kinds, self.order)
 
     def newly_missing(self, inputs: Table) -> dict[int, NDArray[np.int64]]:
         """Return the rows without a value, for each column in which every training row has one."""
@@ -356,6 +310,32 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             raise self._not_fitted()
 
 
+def read_rows(inputs: Any, kinds: Mapping[str, str], order: Sequence[str]) -> Table:
+    """Return rows of a table or frame as a table of the fitted columns.
+
+    Args:
+        inputs: the rows; their columns may stand in any order, and strings may be either kind.
+        kinds: the kind of every column that is read.
+        order: all columns of the training rows, ignored ones too.
+    """
+    if not isinstance(inputs, Table):
+        if is_frame(inputs):
+            return new_rows(inputs, kinds, order)
+        raise DataError(
+            f"the model reads a table with the columns {', '.join(kinds)}, not "
+            f"{type(inputs).__name__}; give a DataFrame with these columns"
+        )
+    check_columns(inputs.names, tuple(kinds), order)
+    for name, kind in kinds.items():
+        wanted, found = base_kind(kind), base_kind(inputs.kinds[name])
+        if wanted != found and {wanted, found} != {"category", "text"}:
+            raise DataError(
+                f"column {name!r} is a {found} here, but a {wanted} in the training rows; read "
+                f"the table with column_kinds={{{name!r}: {kind!r}}}"
+            )
+    return Table({name: inputs.columns[name] for name in kinds}, kinds)
+
+
 # ----------------------------------------------------------------------
 # Categories: one column per category, and one for all that are rare.
 #
@@ -396,11 +376,6 @@ class Categories:
     def columns(self) -> int:
         """The number of columns."""
         return len(self.kept) + self.other
-
-    def names(self, column: str) -> list[str]:
-        """Return the names of the columns: ``color=red``."""
-        values = [value or MISSING for value in self.kept] + [OTHER] * self.other
-        return [f"{column}={value}" for value in values]
 
     def transform(self, values: NDArray[Any]) -> csr_array[np.float32]:
         """Return (N, columns) rows with a single 1, or none."""
@@ -476,11 +451,6 @@ class DateParts:
     def columns(self) -> int:
         """The number of columns."""
         return len(SCALED) + 2 * len(self.cycles)
-
-    def names(self, column: str) -> list[str]:
-        """Return the names of the columns: ``day year``, ``day sin month``."""
-        angles = [f"{wave} {name}" for name in self.cycles for wave in ("sin", "cos")]
-        return [f"{column} {name}" for name in (*SCALED, *angles)]
 
     def transform(self, values: Dates) -> NDArray[np.float32]:
         """Return (N, columns) numbers."""
