@@ -131,9 +131,14 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             texts = _checked_texts(part)
             rows += len(texts)
             if self.kind == "tfidf":
-                for _, blocks in self._counts(texts):
+                for blocks in self._counts(texts):
                     for total, block in zip(found, blocks, strict=False):
-                        _add_document_frequencies(total, block)
+                        own = np.bincount(block.matrix.indices, minlength=len(block.names))
+                        if total:
+                            for name, count in zip(block.names, own.tolist(), strict=True):
+                                total[name] += count
+                        else:
+                            total.update(dict(zip(block.names, own.tolist(), strict=True)))
         if not rows:
             raise DataError("cannot fit on 0 texts; give the training texts")
         if self.kind == "hashed":
@@ -161,7 +166,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         if not texts:
             return csr_array(np.zeros((0, columns), dtype=np.float32))
         found = []
-        for _, blocks in self._counts(texts):
+        for blocks in self._counts(texts):
             if self.kind == "hashed":
                 ready = sum(self._hashed(block, seed) for seed, block in enumerate(blocks))
             else:
@@ -174,15 +179,15 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             found.append(ready)
         return csr_array(vstack(found, format="csr") if len(found) > 1 else found[0])
 
-    def _counts(self, texts: Sequence[str]) -> Iterator[tuple[int, list[Counts]]]:
+    def _counts(self, texts: Sequence[str]) -> Iterator[list[Counts]]:
         """Yield the counts of words, and of characters, of some texts at a time."""
         for begin in range(0, len(texts), AT_ONCE):
             some = texts[begin : begin + AT_ONCE]
-            pieces = split_texts(some, strip_accents=self.strip_accents)
+            pieces = Groups.of(split_text(one, strip_accents=self.strip_accents) for one in some)
             blocks = [count_words(pieces, self.ngrams)]
             if self.char_ngrams:
                 blocks.append(count_characters(pieces, self.char_ngrams))
-            yield begin, blocks
+            yield blocks
 
     def _weighted(self, block: Counts, number: int) -> Any:
         """Return the counts of known n-grams, weighted."""
@@ -267,16 +272,6 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         return self._idf
 
 
-def _add_document_frequencies(total: Counter[str], block: Counts) -> None:
-    """Add in how many texts each n-gram occurs."""
-    counts = np.bincount(block.matrix.indices, minlength=len(block.names))
-    if not total:
-        total.update(dict(zip(block.names, counts.tolist(), strict=True)))
-        return
-    for name, count in zip(block.names, counts.tolist(), strict=True):
-        total[name] += count
-
-
 def _moved(matrix: Any, target: NDArray[np.int64], columns: int) -> Any:
     """Return a CSR matrix with its columns moved, those that share a place added; -1 drops one."""
     from scipy.sparse import csr_matrix
@@ -334,55 +329,51 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Texts split at white space.
+class Groups:
+    """Lists of names.
 
     Attributes:
-        names: the distinct pieces.
-        offsets: (N + 1,) where each text begins.
-        numbers: the piece at each place, an index of ``names``.
+        names: the distinct ones.
+        offsets: (N + 1,) where each list begins.
+        numbers: the name at each place, an index of ``names``.
     """
 
     names: list[str]
     offsets: Ints
     numbers: Ints
 
+    @classmethod
+    def of(cls, groups: Iterable[list[str]]) -> Groups:
+        """Number the names of lists."""
+        index: defaultdict[str, int] = defaultdict()
+        index.default_factory = index.__len__
+        numbers: list[int] = []
+        sizes = [0]
+        for group in groups:
+            numbers.extend(map(index.__getitem__, group))
+            sizes.append(len(group))
+        return cls(list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64))
+
     @property
-    def texts(self) -> Ints:
-        """The text of each place."""
+    def lists(self) -> Ints:
+        """The list of each place."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-def split_texts(texts: Sequence[str], *, strip_accents: bool) -> Pieces:
-    """Split texts into pieces, in lower case."""
-    index: defaultdict[str, int] = defaultdict()
-    index.default_factory = index.__len__
-    numbers: list[int] = []
-    sizes = np.zeros(len(texts) + 1, dtype=np.int64)
-    for row, text in enumerate(texts, start=1):
-        lowered = text.lower()
-        pieces = (without_accents(lowered) if strip_accents else lowered).split()
-        numbers.extend(map(index.__getitem__, pieces))
-        sizes[row] = len(pieces)
-    return Pieces(list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64))
+def split_text(text: str, *, strip_accents: bool) -> list[str]:
+    """Split a text into pieces, in lower case."""
+    text = text.lower()
+    if strip_accents and not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(one for one in decomposed if not unicodedata.combining(one))
+    return text.split()
 
 
-def without_accents(text: str) -> str:
-    """Return a text in which é is e."""
-    if text.isascii():
-        return text
-    return "".join(one for one in unicodedata.normalize("NFKD", text) if not _is_accent(one))
-
-
-def _is_accent(character: str) -> bool:
-    return unicodedata.combining(character) != 0
-
-
-def count_words(pieces: Pieces, longest: int) -> Counts:
+def count_words(pieces: Groups, longest: int) -> Counts:
     """Count the runs of 1 to ``longest`` words; a word is a run of letters and digits."""
-    words, offsets, found = _distinct(WORD.findall(piece) for piece in pieces.names)
-    places, counts = expand_ranges(offsets, pieces.numbers)
-    tokens, text = found[places], np.repeat(pieces.texts, counts)
+    found = Groups.of(WORD.findall(piece) for piece in pieces.names)
+    places, counts = expand_ranges(found.offsets, pieces.numbers)
+    words, tokens, text = found.names, found.numbers[places], np.repeat(pieces.lists, counts)
     names, rows, columns = list(words), [text], [tokens]
     runs, first, above = tokens, 0, words  # the runs of n - 1 words that begin at each place
     for length in range(2, longest + 1):
@@ -405,38 +396,25 @@ def count_words(pieces: Pieces, longest: int) -> Counts:
     return Counts(names, _counted(rows, columns, (len(pieces.offsets) - 1, len(names))))
 
 
-def count_characters(pieces: Pieces, longest: int) -> Counts:
-    """Count the runs of 3 to ``longest`` characters within pieces."""
-    names, offsets, found = _distinct(character_ngrams(piece, longest) for piece in pieces.names)
+def count_characters(pieces: Groups, longest: int) -> Counts:
+    """Count the runs of 3 to ``longest`` characters within pieces, with a space on either side."""
+
+    def ngrams(piece: str) -> list[str]:
+        padded = f" {piece} "
+        size = len(padded)
+        return [
+            padded[begin : begin + length]
+            for length in range(SHORTEST, min(longest, size) + 1)
+            for begin in range(size - length + 1)
+        ]
+
+    found = Groups.of(map(ngrams, pieces.names))
     texts, size = len(pieces.offsets) - 1, len(pieces.names)
-    inside = np.repeat(np.arange(size), np.diff(offsets))
-    of_pieces = _counted([inside], [found], (size, len(names)))
-    in_texts = _counted([pieces.texts], [pieces.numbers], (texts, size))
+    of_pieces = _counted([found.lists], [found.numbers], (size, len(found.names)))
+    in_texts = _counted([pieces.lists], [pieces.numbers], (texts, size))
     matrix = in_texts @ of_pieces
     matrix.sort_indices()
-    return Counts(names, matrix)
-
-
-def character_ngrams(piece: str, longest: int) -> list[str]:
-    """Return the runs of 3 to ``longest`` characters of a piece with a space on either side."""
-    padded = f" {piece} "
-    size = len(padded)
-    found = []
-    for length in range(SHORTEST, min(longest, size) + 1):
-        found += [padded[begin : begin + length] for begin in range(size - length + 1)]
-    return found
-
-
-def _distinct(groups: Iterable[list[str]]) -> tuple[list[str], Ints, Ints]:
-    """Return the distinct names of lists of names, and the lists as numbers in CSR."""
-    index: defaultdict[str, int] = defaultdict()
-    index.default_factory = index.__len__
-    numbers: list[int] = []
-    sizes = [0]
-    for group in groups:
-        numbers.extend(map(index.__getitem__, group))
-        sizes.append(len(group))
-    return list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64)
+    return Counts(found.names, matrix)
 
 
 def _counted(rows: list[Ints], columns: list[Ints], shape: tuple[int, int]) -> Any:
