@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save
 
-from hierlearn.datasets.images.images import as_channels, fit_to, open_image
-from hierlearn.datasets.images.read import read_images
+from hierlearn.datasets.images import as_channels, fit_to, open_image, read_images
 from hierlearn.files.tensors import read_matrix
 
 MODES = [  # of Pillow, and the format that holds them

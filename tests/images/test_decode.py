@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hierlearn.datasets.images.images import as_channels, fit_to, open_image
+from hierlearn.datasets.images import as_channels, fit_to, open_image
 from hierlearn.errors import DataError
 from images.picture_files import encoded, picture
 

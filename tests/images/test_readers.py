@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierlearn.datasets import Images, describe, read_image_table, read_images
-from hierlearn.datasets.images.images import MOST_BYTES, TarMember
-from hierlearn.datasets.images.read import without_broken
+from hierlearn.datasets.images import MOST_BYTES, TarMember, without_broken
 from hierlearn.datasets.labels import LabelWarning
 from hierlearn.errors import DataError, LabelError
 from hierlearn.hierarchy import Hierarchy

@@ -150,7 +150,7 @@ def open_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> Tab
 def open_labeled(model: Pipeline, source: str, options: Mapping[str, Any]) -> Dataset:
     """Open labeled rows; options for the columns of a table add to what the model knows."""
     from hierlearn.cli.sources import open_dataset
-    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.images import is_images
 
     if is_images(source) and reads_images(model):
         given = {"unknown": NEAREST, **given_options(options)}
@@ -378,7 +378,7 @@ class ImageStream:
         import numpy as np
 
         from hierlearn.cli.sources import skipped_note
-        from hierlearn.datasets.images.images import find_broken
+        from hierlearn.datasets.images import find_broken
         from hierlearn.datasets.tables.stream import Chunk
         from hierlearn.terminal import complain
 
@@ -403,7 +403,7 @@ class ImageStream:
 def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> ImageStream:
     """Open a folder, tar shards or a table of images."""
     from hierlearn.cli.sources import check_not_given
-    from hierlearn.datasets.images.read import is_images, read_unlabeled_images, table_images
+    from hierlearn.datasets.images import is_images, read_unlabeled_images, table_images
     from hierlearn.datasets.labels import row_ids
     from hierlearn.datasets.tables import open_table
 

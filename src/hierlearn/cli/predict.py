@@ -315,7 +315,7 @@ def open_chunks(
         reads_images,
     )
     from hierlearn.cli.sources import open_dataset
-    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.images import is_images
     from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.errors import quoted
 

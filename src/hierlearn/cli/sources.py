@@ -147,7 +147,7 @@ def open_dataset(
         read_table,
         stream_table,
     )
-    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.images import is_images
     from hierlearn.datasets.tables import known_endings, table_ending
 
     columns = {name: options[name] for name in COLUMN_NAMES if is_given(options.get(name))}
@@ -212,7 +212,7 @@ def open_images(source: str, columns: Mapping[str, Any], *, skip_broken: bool) -
 
 def readable(dataset: Dataset, *, skip_broken: bool) -> Dataset:
     """Return a dataset of images, where asked for without those that cannot be read."""
-    from hierlearn.datasets.images.read import without_broken
+    from hierlearn.datasets.images import without_broken
     from hierlearn.terminal import complain
 
     if not skip_broken:
@@ -284,7 +284,7 @@ def open_hierarchy(source: str, *, data_dir: Path | None = None, **options: Any)
         options: those of ``Hierarchy.read``, None where they were not given.
     """
     from hierlearn.datasets import DATASETS
-    from hierlearn.datasets.images.read import is_images
+    from hierlearn.datasets.images import is_images
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.names import checked_sep
 

@@ -3,8 +3,7 @@
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import describe
 from hierlearn.datasets.gaf import GeneAnnotations, read_gaf
-from hierlearn.datasets.images.images import Images
-from hierlearn.datasets.images.read import read_image_table, read_images
+from hierlearn.datasets.images import Images, read_image_table, read_images
 from hierlearn.datasets.registry import DATASETS, load_dataset
 from hierlearn.datasets.tables import READERS, open_table
 from hierlearn.datasets.tables.arff import read_arff

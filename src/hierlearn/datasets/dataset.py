@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.images.images import Images
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.labels import LabelReport
     from hierlearn.datasets.tables.table import Table
     from hierlearn.hierarchy import Hierarchy

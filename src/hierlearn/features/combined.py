@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.images import Images
 from hierlearn.datasets.tables.kinds import base_kind
 from hierlearn.datasets.tables.table import Table, columns_summary
 from hierlearn.errors import DataError, HierlearnError, arg, unknown_name

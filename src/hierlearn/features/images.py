@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.backbones import find_backbone
-from hierlearn.datasets.images.images import (
+from hierlearn.datasets.images import (
     FITS,
     ImageFile,
     Images,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hierlearn.datasets.dataset import Kind
-    from hierlearn.datasets.images.images import Fit
+    from hierlearn.datasets.images import Fit
     from hierlearn.features.preprocessor import Produced
 
     Bytes = NDArray[np.uint8]

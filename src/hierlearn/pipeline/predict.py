@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.images import Images
 from hierlearn.datasets.tables.arrow import ArrowChunk
 from hierlearn.datasets.tables.stream import Chunk, list_column
 from hierlearn.datasets.tables.table import is_frame

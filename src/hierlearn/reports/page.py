@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.dataset import row_names, shown_texts
-from hierlearn.datasets.images.images import Images, open_image
+from hierlearn.datasets.images import Images, open_image
 from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels

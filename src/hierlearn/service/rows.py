@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hierlearn.datasets.images.images import Images
+from hierlearn.datasets.images import Images
 from hierlearn.datasets.tables.dates import ISO, split_form
 from hierlearn.datasets.tables.kinds import (
     as_string,

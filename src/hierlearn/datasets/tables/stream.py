@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Kind
-    from hierlearn.datasets.images.images import Images
+    from hierlearn.datasets.images import Images
     from hierlearn.datasets.tables.arrow import ParquetFile
     from hierlearn.datasets.tables.table import Table, TableChunk, TableFile, TablePart
 

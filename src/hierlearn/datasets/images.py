@@ -1,4 +1,4 @@
-"""Reading images with their labels: folders, tar shards, and columns of tables.
+"""Images with their labels: folders, tar shards, and columns of tables.
 
     animal/dog/pug/001.jpg     an image of the class animal/dog/pug
 
@@ -13,45 +13,372 @@ unpacked. Without a label file, the folder of a member is its class. Shards whos
 ``train``, ``valid`` or ``test`` are splits, if all do. A table has paths of images relative to its
 folder; a Parquet column may also hold their bytes, or ``{bytes, path}``, as Hugging Face datasets
 write images.
+
+Images stay where they are. One is read when it is needed, as the bytes of its file, then decoded to
+grey or RGB:
+
+    grey, 1 bit          one channel
+    16 bit               one channel, scaled to 8 bits
+    palette, RGBA        RGB over white where they are transparent
+    CMYK, YCbCr, LAB     RGB
+    animations           the first frame
+    EXIF                 turned upright
+
+Sizes keep the aspect: "pad" fits the image in and fills the rest with white, "crop" fills the
+square and cuts what is left over, as the evaluation of timm does, "stretch" does neither. Files are
+opened below their folder only: names cannot lead out of it.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tarfile
+import warnings
 from collections import Counter
-from dataclasses import dataclass, field
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, cast, get_args
 
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.images.images import ENDINGS, ImageFile, Images, TarMember, check_below
 from hierlearn.datasets.labels import ALIASES, Annotations, class_labels, unseen_rows
 from hierlearn.datasets.tables import holds_tables, open_table
 from hierlearn.datasets.tables.arrow import ParquetFile, opened_parquet
 from hierlearn.datasets.tables.read import Columns
-from hierlearn.errors import DataError, HierlearnError, place, plural, shown
+from hierlearn.errors import DataError, HierlearnError, place, plural, shown, unknown_name
 from hierlearn.files.locations import RemotePath
-from hierlearn.files.reading import DAMAGE, is_file, is_folder, open_regular, parse_json
+from hierlearn.files.reading import (
+    DAMAGE,
+    cannot_read,
+    is_file,
+    is_folder,
+    open_regular,
+    parse_json,
+    read_bytes,
+)
 from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from hierlearn.datasets.dataset import Kind
     from hierlearn.datasets.labels import Unknown
     from hierlearn.datasets.tables.table import TableFile
     from hierlearn.files.locations import Location
 
 
+MOST_BYTES = 1 << 28  # of the file of one image, 256 MB
+ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+MOST_PIXELS = 1 << 27  # of one image, 134 million: 11,585 x 11,585
+Fit = Literal["pad", "crop", "stretch"]
+FITS: tuple[Fit, ...] = get_args(Fit)
+GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+WHITE = 255
 LABELS = (".cls", ".txt", ".json")
 MOST_LABEL = 1 << 16  # bytes of a label
 MOST_MEMBERS = 1 << 24  # of one tar file
 NAMES = ("label", "path", "class", "cls")  # of the label in a JSON file
 GROUPS = 2  # row groups that are held at a time
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """A file below a folder.
+
+    Attributes:
+        root: the folder.
+        name: the path below it, with ``/``.
+    """
+
+    root: Path
+    name: str
+
+    def read(self) -> bytes:
+        """Return the bytes of the file; raise on names and links that lead out of the folder."""
+        path = self.root / self.name
+        check_below(self.root, self.name)
+        try:
+            inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root))
+        except (OSError, ValueError):
+            raise DataError(f"{shown(self.name)} cannot be the name of a file") from None
+        if not inside:
+            raise DataError(f"{path} is a link that leads out of {self.root}; copy the file itself")
+        if path.suffix.lower() == ".gz":
+            raise DataError(f"{path} is compressed; images are read as they are")
+        return read_bytes(path, MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class TarMember:
+    """A member of a tar file, read by its place; nothing is unpacked.
+
+    Attributes:
+        path: the tar file.
+        name: of the member.
+        offset, size: the bytes of its content.
+    """
+
+    path: Path
+    name: str
+    offset: int
+    size: int
+
+    def read(self) -> bytes:
+        """Return the bytes of the member."""
+        if self.size > MOST_BYTES:
+            raise DataError(
+                f"{self.name} has {self.size:,} bytes, and at most {MOST_BYTES:,} are read"
+            )
+        with open_regular(self.path) as file:
+            try:
+                file.seek(self.offset)
+                found = file.read(self.size)
+            except OSError as error:
+                raise cannot_read(self.path, error) from None
+        if len(found) < self.size:
+            raise DataError(f"{self.path} ends before its member {self.name}; copy it again")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """An image in memory.
+
+    Attributes:
+        name: what to call it.
+        values: (C, H, W) bytes.
+    """
+
+    name: str
+    values: NDArray[np.uint8]
+
+    def read(self) -> NDArray[np.uint8]:
+        """Return the pixels."""
+        return self.values
+
+
+class Images:
+    """N images, read when they are needed.
+
+    Args:
+        references: where each of them is.
+    """
+
+    kind: ClassVar[Kind] = "images"
+
+    def __init__(self, references: Iterable[Any]) -> None:
+        self.references: list[Any] = list(references)
+
+    @classmethod
+    def from_array(cls, images: Any, names: Sequence[str] | None = None) -> Images:
+        """Return images that are in memory.
+
+        Args:
+            images: (N, H, W) grey, (N, C, H, W) or (N, H, W, C), C = 1 or 3, bytes.
+            names: what to call them; by default their numbers.
+        """
+        array = np.asarray(images)
+        if array.dtype != np.uint8 or array.ndim not in (3, 4):
+            raise DataError(
+                f"images are (N, H, W), (N, C, H, W) or (N, H, W, C) of uint8, not {array.shape} "
+                f"of {array.dtype}"
+            )
+        if array.ndim == 3:
+            array = array[:, None]
+        elif array.shape[1] not in (1, 3):
+            array = array.transpose(0, 3, 1, 2)
+        if array.shape[1] not in (1, 3):
+            raise DataError(f"images have 1 or 3 channels, not those of {np.shape(images)}")
+        called = names if names is not None else [str(number) for number in range(len(array))]
+        return cls(Pixels(str(name), one) for name, one in zip(called, array, strict=True))
+
+    @classmethod
+    def from_files(cls, paths: Iterable[Path | str], root: Path | str = ".") -> Images:
+        """Return the images of files, given by their paths below a folder."""
+        return cls(ImageFile(Path(root), Path(one).as_posix()) for one in paths)
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+    def __repr__(self) -> str:
+        return f"Images({len(self):,} images)"
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(N,)."""
+        return (len(self.references),)
+
+    def __getitem__(self, rows: Any) -> Images:
+        """Return the images of a slice, of row numbers, or of a boolean mask."""
+        if isinstance(rows, slice):
+            return Images(self.references[rows])
+        picked = np.arange(len(self))[rows]
+        return Images(self.references[row] for row in np.atleast_1d(picked))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What to call each image: its path."""
+        return [one.name for one in self.references]
+
+    def read(self, row: int) -> bytes | NDArray[np.uint8]:
+        """Return the bytes of the file of an image, or its pixels."""
+        found: bytes | NDArray[np.uint8] = self.references[row].read()
+        return found
+
+    def digests(self) -> Iterator[bytes]:
+        """Yield 16 bytes for each image, equal for equal content wherever it is stored."""
+        for row in range(len(self)):
+            found = self.read(row)
+            if isinstance(found, bytes):
+                yield blake2b(found, digest_size=16).digest()
+            else:
+                head = f"pixels {found.shape}".encode()
+                yield blake2b(head + found.tobytes(), digest_size=16).digest()
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of a dataset's digest."""
+        yield b"images"
+        yield from self.digests()
+
+
+def check_below(root: Path, name: str) -> None:
+    """Raise on a name that is absolute or climbs out of a folder."""
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts:
+        raise DataError(f"{shown(name)} is not a path below {root}; move the images there")
+
+
+# ---------------------------------------- decoding
+
+
+def find_pillow() -> Any:
+    """Import Pillow, or say how to install it."""
+    try:
+        import PIL.Image
+        import PIL.ImageOps
+    except ImportError as error:
+        raise HierlearnError(
+            f"images are read with Pillow ({error}); install it with: pip install pillow"
+        ) from None
+    return PIL
+
+
+def open_image(content: bytes | NDArray[np.uint8], most: int = MOST_PIXELS) -> Any:
+    """Return an upright image of Pillow in mode L or RGB.
+
+    Args:
+        content: the bytes of a file, or (C, H, W) pixels.
+        most: the most pixels that it may have.
+
+    Raises:
+        DataError: if it is no image, is damaged, or is too large.
+    """
+    pillow = find_pillow()
+    if not isinstance(content, bytes):
+        values = content[0] if len(content) == 1 else np.moveaxis(content, 0, -1)
+        return pillow.Image.fromarray(np.ascontiguousarray(values))
+    if not content:
+        raise DataError("the file is empty")
+    try:
+        image = pillow.Image.open(io.BytesIO(content))
+        width, height = image.size
+        if width * height > most:
+            raise DataError(f"it has more than {most:,} pixels, {width:,} x {height:,}")
+        return upright(pillow, image)
+    except DataError:
+        raise
+    except pillow.Image.DecompressionBombError:
+        raise DataError(f"it has more than {most:,} pixels") from None
+    except pillow.UnidentifiedImageError:
+        raise DataError(f"it is no image; it begins with {content[:12]!r}") from None
+    except Exception as error:  # decoders raise what they like on damaged files
+        reason = str(error).split("\n")[0][:160] or type(error).__name__
+        raise DataError(f"it is damaged: {reason}") from None
+
+
+def upright(pillow: Any, image: Any) -> Any:
+    """Return the first frame of an image in mode L or RGB, turned as its EXIF says."""
+    image.seek(0)
+    image.load()
+    image = pillow.ImageOps.exif_transpose(image)
+    if image.mode in ("L", "RGB") and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        return as_8_bits(pillow, image)
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        over = image.convert("RGBA")
+        white = pillow.Image.new("RGBA", over.size, (WHITE,) * 4)
+        found = pillow.Image.alpha_composite(white, over)
+        return found.convert("L" if image.mode in GREY else "RGB")
+    return image.convert("L" if image.mode in GREY else "RGB")
+
+
+def as_8_bits(pillow: Any, image: Any) -> Any:
+    """Return an image of 16 or 32 bits with 8: integers as parts of 65,535, others as they are."""
+    values = np.asarray(image)
+    if values.dtype.kind in "iu":
+        values = np.clip(values, 0, 65_535) // 257 if values.max(initial=0) > WHITE else values
+    else:
+        values = np.nan_to_num(values)
+        values = values * WHITE if values.max(initial=0) <= 1 else values
+    return pillow.Image.fromarray(np.clip(values, 0, WHITE).astype(np.uint8))
+
+
+def fit_to(image: Any, size: int, fit: Fit = "pad") -> Any:
+    """Return an image of ``size`` x ``size`` pixels."""
+    if fit not in FITS:
+        raise HierlearnError(unknown_name("fit of images", fit, FITS))
+    pillow = find_pillow()
+    method = pillow.Image.Resampling.BICUBIC
+    if image.size == (size, size):
+        return image
+    if fit == "stretch":
+        return image.resize((size, size), method)
+    if fit == "crop":
+        return pillow.ImageOps.fit(image, (size, size), method)
+    white = WHITE if image.mode == "L" else (WHITE,) * 3
+    return pillow.ImageOps.pad(image, (size, size), method, color=white)
+
+
+def as_channels(image: Any, channels: int) -> NDArray[np.uint8]:
+    """Return the (C, H, W) pixels of an image."""
+    values = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    return values[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
+
+
+@contextmanager
+def in_threads(count: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that decode images; Pillow's warnings about odd files are not shown."""
+    with warnings.catch_warnings(), ThreadPoolExecutor(count or os.cpu_count() or 1) as pool:
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield pool
+
+
+def find_broken(images: Images) -> dict[int, str]:
+    """Return the rows of images that cannot be decoded, and why; every image is decoded."""
+
+    def reason(row: int) -> str | None:
+        try:
+            open_image(images.read(row))
+        except DataError as error:
+            return str(error)
+        return None
+
+    with in_threads() as pool:
+        found = pool.map(reason, range(len(images)))
+        return {row: why for row, why in enumerate(found) if why is not None}
+
+
+# ---------------------------------------- images with labels
 
 
 @dataclass(frozen=True)
@@ -129,25 +456,12 @@ def find_images(source: Path | str) -> Found:
 
 
 def read_folder(root: Path) -> Found:
-    """Return the images below a folder, in the order of their paths."""
-    names = list(image_names(root))
-    tops = {name.partition("/")[0] for name in names if "/" in name}
-    splits = [ALIASES.get(name.partition("/")[0], "") for name in names]
-    has_splits = bool(tops) and all(top in ALIASES for top in tops) and all(splits)
-    labels = []
-    for name in names:
-        parts = name.split("/")[1 if has_splits else 0 : -1]
-        labels.append(("/".join(parts),) if parts else None)
-    references = [ImageFile(root, name) for name in names]
-    return Found(references, labels, splits if has_splits else ())
-
-
-def image_names(root: Path) -> Iterator[str]:
-    """Yield the paths of images below a folder; hidden files are left out."""
+    """Return the images below a folder, in the order of their paths; hidden files are left out."""
 
     def fail(error: OSError) -> None:
         raise DataError(f"{error.filename}: {error.strerror or error}") from None
 
+    names = []
     for folder, below, files in os.walk(root, onerror=fail):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in below:
@@ -156,26 +470,35 @@ def image_names(root: Path) -> Iterator[str]:
                     f"{Path(folder) / name} is a link to a folder, which is not followed; "
                     f"move the images there"
                 )
-        for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in ENDINGS:
-                yield (Path(folder) / name).relative_to(root).as_posix()
+        names += [
+            (Path(folder) / name).relative_to(root).as_posix()
+            for name in sorted(files)
+            if not name.startswith(".") and Path(name).suffix.lower() in ENDINGS
+        ]
+    tops = {name.partition("/")[0] for name in names if "/" in name}
+    splits = [ALIASES.get(name.partition("/")[0], "") for name in names]
+    has_splits = bool(tops) and all(top in ALIASES for top in tops) and all(splits)
+    paths = ["/".join(name.split("/")[has_splits:-1]) for name in names]
+    labels = [(path,) if path else None for path in paths]
+    return Found([ImageFile(root, name) for name in names], labels, splits if has_splits else ())
 
 
 def labeled_images(
     found: Found, source: Path, hierarchy: Hierarchy | None, unknown: Unknown = "error"
 ) -> Dataset:
     """Return the dataset of images with labels."""
-    counts = Counter(labels for labels in found.labels if labels is not None)
+    labels = [one for one in found.labels if one is not None]
+    counts = Counter(labels)
     sets = list(counts)
     if hierarchy is None:
-        paths = dict.fromkeys(label for labels in sets for label in labels)
+        paths = dict.fromkeys(label for own in sets for label in own)
         try:
             hierarchy = Hierarchy.from_paths(list(paths))
         except HierlearnError as error:
             raise type(error)(f"{source}: {error.message}") from None
-    firsts: dict[tuple[str, ...] | None, int] = {}
-    for number, one in enumerate(found.labels, start=1):
-        firsts.setdefault(one, number)
+    firsts: dict[tuple[str, ...], int] = {}
+    for number, own in enumerate(labels, start=1):
+        firsts.setdefault(own, number)
     named, report = class_labels(
         sets,
         list(counts.values()),
@@ -184,23 +507,20 @@ def labeled_images(
         path=source,
         lines=[firsts[one] for one in sets],
     )
-    known = dict(zip(sets, named, strict=True))
-    numbers = {one: number for number, one in enumerate(sets)}
-    images = Images(found.references)
-    labels = [known[one] for one in found.labels if one is not None]
-    splits = np.array(found.splits)
+    codes = {one: number for number, one in enumerate(sets)}
+    images, splits = Images(found.references), np.array(found.splits)
     dataset = Dataset(
         inputs=images,
-        labels=labels,
+        labels=[named[codes[own]] for own in labels],
         hierarchy=hierarchy,
         splits={name: np.flatnonzero(splits == name) for name in dict.fromkeys(found.splits)},
         name=source.stem.strip("-*_") or source.name,
         source=f"images of {source.name}",
         ids=images.names,
         label_report=report,
-        unseen=unseen_rows(sets, (numbers[one] for one in found.labels if one is not None), report),
+        unseen=unseen_rows(sets, (codes[own] for own in labels), report),
     )
-    gone = np.array([not one for one in labels], dtype=bool)
+    gone = np.array([not one for one in dataset.labels], dtype=bool)
     gone[list(dataset.unseen)] = False
     report.rows_left_out = int(gone.sum())
     report.warn(source)
@@ -212,8 +532,6 @@ def without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
 
     Every image is decoded once for this.
     """
-    from hierlearn.datasets.images.images import find_broken
-
     images: Any = dataset.inputs
     broken = find_broken(images)
     reasons = {images.names[row]: why for row, why in broken.items()}
@@ -236,7 +554,6 @@ class Sample:
 
     image: TarMember | None = None
     label: TarMember | None = None
-    others: list[str] = field(default_factory=list)
 
 
 def find_shards(source: Path) -> list[Path]:
@@ -259,40 +576,28 @@ def read_shards(shards: Sequence[Path]) -> Found:
     labels: list[tuple[str, ...] | None] = []
     splits: list[str] = []
     for shard in shards:
-        for name, sample in samples(shard).items():
-            if sample.image is None:
+        samples: dict[str, Sample] = {}
+        for member in members(shard):
+            folder, slash, base = member.name.rpartition("/")
+            stem, dot, ending = base.partition(".")
+            if not stem or not dot:
                 continue
-            references.append(sample.image)
-            labels.append(label_of(name, sample))
-            splits.append(split_of(shard))
+            sample = samples.setdefault(f"{folder}{slash}{stem}", Sample())
+            kind = f".{ending.lower()}"
+            if kind in ENDINGS:
+                if sample.image is not None:
+                    raise DataError(
+                        f"{shard} has two images of one name, {sample.image.name} and {member.name}"
+                    )
+                sample.image = member
+            elif kind in LABELS and (sample.label is None or kind == ".cls"):
+                sample.label = member
+        known = {stem: sample for stem, sample in samples.items() if sample.image is not None}
+        references += [sample.image for sample in known.values()]
+        labels += [label_of(stem, sample) for stem, sample in known.items()]
+        word = re.match(r"[A-Za-z]*", shard.stem)  # the split that the name begins with
+        splits += [ALIASES.get(word.group().lower(), "") if word else ""] * len(known)
     return Found(references, labels, splits if all(splits) else ())
-
-
-def split_of(shard: Path) -> str:
-    """Return the split that the name of a shard begins with; empty where there is none."""
-    word = re.match(r"[A-Za-z]*", shard.stem)
-    return "" if word is None else ALIASES.get(word.group().lower(), "")
-
-
-def samples(shard: Path) -> dict[str, Sample]:
-    """Return the samples of a tar file by stem."""
-    found: dict[str, Sample] = {}
-    for member in members(shard):
-        folder, slash, base = member.name.rpartition("/")
-        stem, dot, ending = base.partition(".")
-        if not stem or not dot:
-            continue
-        sample = found.setdefault(f"{folder}{slash}{stem}", Sample())
-        kind = f".{ending.lower()}"
-        if kind in ENDINGS:
-            if sample.image is not None:
-                raise DataError(
-                    f"{shard} has two images of one name, {sample.image.name} and {member.name}"
-                )
-            sample.image = member
-        elif kind in LABELS and (sample.label is None or kind == ".cls"):
-            sample.label = member
-    return found
 
 
 def members(shard: Path) -> Iterator[TarMember]:
@@ -354,7 +659,7 @@ class InBounds:
 
 
 def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:
-    """Return the labels of a sample; None where it has none."""
+    """Return the labels of a sample; None where it has none. JSON holds them below "label"."""
     if sample.label is None:
         folder = stem.rpartition("/")[0].removeprefix("./").strip("/")
         return (folder,) if folder else None
@@ -369,11 +674,7 @@ def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:
         raise DataError(f"{where}: the label is not UTF-8") from None
     if not sample.label.name.lower().endswith(".json"):
         return (text,) if text else None
-    return labels_in(parse_json(text, where), where)
-
-
-def labels_in(value: Any, where: str) -> tuple[str, ...]:
-    """Return the labels of a JSON value: a name, a number, a list of names, or below "label"."""
+    value = parse_json(text, where)
     if isinstance(value, dict):
         name = next((one for one in NAMES if one in value), None)
         if name is None:

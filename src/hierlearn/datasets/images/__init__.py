@@ -1,1 +1,0 @@
-"""Images in folders, tar shards and tables."""
