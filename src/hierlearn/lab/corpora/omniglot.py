@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.images.images import find_pillow
+from hierlearn.datasets.images import find_pillow
 from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.errors import DataError
 from hierlearn.hierarchy import Hierarchy
