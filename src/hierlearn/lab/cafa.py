@@ -42,7 +42,7 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import as_probabilities, as_targets, check_rows, read_targets
-from hierlearn.metrics.metric import Metric, not_negative, unit_interval
+from hierlearn.metrics.measure import Metric
 from hierlearn.metrics.sets import close
 
 if TYPE_CHECKING:
@@ -409,14 +409,12 @@ FMAX = Metric(
     "fmax",
     fmax,
     "largest F1 of a row over all thresholds, averaged over rows as in CAFA",
-    limits=unit_interval,
     takes="probabilities",
 )
 WEIGHTED_FMAX = Metric(
     "weighted-fmax",
     weighted_fmax,
     "fmax with classes counted by their information content",
-    limits=unit_interval,
     takes="probabilities",
 )
 SMIN = Metric(
@@ -424,7 +422,6 @@ SMIN = Metric(
     smin,
     "smallest distance of remaining uncertainty and misinformation over thresholds, in bits",
     direction="down",
-    limits=not_negative,
     takes="probabilities",
 )
 

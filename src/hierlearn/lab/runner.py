@@ -25,7 +25,8 @@ from hierlearn.lab.protocol import EARLY
 from hierlearn.losses import CollapseWarning
 from hierlearn.memory.store import Memory
 from hierlearn.metrics import find_metric
-from hierlearn.metrics.measure import Predictions, check_supported
+from hierlearn.metrics.answers import Answers
+from hierlearn.metrics.measure import check_supported, figures
 from hierlearn.networks.ensemble import members_of
 from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.run import Reporting, run
@@ -283,7 +284,7 @@ def evaluate(
     runs: list[dict[str, Any]] = []
     parts = []
     for member, p in enumerate(member_probabilities(prepared.network, test, prepared.read)):
-        given = Predictions(p, targets, space, mask, decoder)
+        given = Answers(p, targets, space, mask, decoder)
         parts.append(measured_rows(task, given))
         runs.append(
             {
@@ -306,7 +307,7 @@ def evaluate(
     return runs, stacked(parts)
 
 
-def measured_rows(task: Task, given: Predictions) -> dict[str, NDArray[Any]]:
+def measured_rows(task: Task, given: Answers) -> dict[str, NDArray[Any]]:
     """Return the decisions and the per-row metrics of one model, (N,) each."""
     metrics = [find_metric(name) for name in dict.fromkeys((*task.metrics, *ALWAYS))]
     found = decide(given.p, given.space)
@@ -324,15 +325,15 @@ def stacked(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[An
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
-def measure_all(given: Predictions, metrics: Sequence[str]) -> dict[str, Any]:
+def measure_all(given: Answers, metrics: Sequence[str]) -> dict[str, Any]:
     """Return the metrics of the table and those that are ``shown``, None where undefined.
 
     A metric of the table that is not defined for these rows raises an error; severity has no value
     where nothing is wrong.
     """
-    found = given.figures()
+    found = figures(given)
     rest = [name for name in metrics if name not in found]
-    return {**found, **given.figures(rest)} if rest else found
+    return {**found, **figures(given, rest)} if rest else found
 
 
 # ---------------------------------------- splits

@@ -32,8 +32,14 @@ from hierlearn.metrics.calibration import (
     operating_curve,
 )
 from hierlearn.metrics.hier_dist import hier_dist, hierarchical_cost, mistake_severity
-from hierlearn.metrics.measure import METRICS, Evaluation, find_metric, measure, measure_rows
-from hierlearn.metrics.metric import Metric
+from hierlearn.metrics.measure import (
+    METRICS,
+    Evaluation,
+    Metric,
+    find_metric,
+    measure,
+    measure_rows,
+)
 from hierlearn.metrics.sets import (
     exact_match,
     hierarchical_f1,
@@ -62,29 +68,8 @@ if TYPE_CHECKING:
         TerminalAccuracy,
     )
 
-MODULES = (
-    "AveragePrecision",
-    "CalibrationError",
-    "ClusAUPRC",
-    "CoherenceViolations",
-    "Coverage",
-    "ExactMatch",
-    "HierDist",
-    "HierarchicalF1",
-    "HierarchicalPrecision",
-    "HierarchicalRecall",
-    "HitAtK",
-    "LeafAccuracy",
-    "LevelAccuracy",
-    "MeanPredictedLevel",
-    "MeanReciprocalRank",
-    "MistakeSeverity",
-    "TerminalAccuracy",
-)
-
 __all__ = [
     "METRICS",
-    "MODULES",
     "AveragePrecision",
     "CalibrationError",
     "ClusAUPRC",
@@ -135,7 +120,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'hierlearn.metrics' has no attribute {name!r}")
     from hierlearn.backbones.compiled import declare_operators
 

@@ -46,12 +46,10 @@ from hierlearn.metrics.inputs import (
     only_where,
     reduce_rows,
 )
-from hierlearn.metrics.metric import Metric, unit_interval
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.inputs import Decisions, Scores, Space, Targets
 
 
@@ -101,25 +99,30 @@ def level_accuracy(scores: Scores, targets: Targets, label_space: Space) -> Tens
         targets: (N, C) closed multi-hot, or labels.
         label_space: the taxonomy.
     """
+    return level_value(level_sums(scores, targets, label_space))
+
+
+def level_sums(scores: Scores, targets: Targets, label_space: Space) -> Tensor:
+    """Return (3, L) float64: the rows that are right at each level, have a label there, and all."""
     hierarchy = LabelSpace.of(label_space).hierarchy
     scores, targets = inputs(scores, targets, hierarchy)
-    right, counts = level_hits(scores, targets, hierarchy)
-    check_rows(len(targets), "level accuracy")
-    if not bool(counts.any()):
-        raise HierlearnError(
-            f"none of the {len(targets)} rows has a label, so there is no level accuracy"
-        )
-    return right / counts
-
-
-def level_hits(scores: Tensor, targets: Tensor, hierarchy: Hierarchy) -> tuple[Tensor, Tensor]:
-    """Return (L,) float64 right rows and counted rows of each level; inputs are checked already."""
-    right, counts = [], []
+    sums = []
     for columns in hierarchy.level_slices:
         truth = targets[:, columns]
-        right.append(truth.gather(1, best_classes(scores[:, columns])).sum())
-        counts.append(truth.any(dim=1).sum())
-    return torch.stack(right).double(), torch.stack(counts).double()
+        right = truth.gather(1, best_classes(scores[:, columns])).sum()
+        sums.append(torch.stack([right, truth.any(dim=1).sum(), right.new_tensor(len(truth))]))
+    return torch.stack(sums, dim=1).double()
+
+
+def level_value(sums: Tensor) -> Tensor:
+    """Return (L,) the accuracy from ``level_sums``."""
+    right, labeled, rows = sums.unbind()
+    check_rows(int(rows[0]), "level accuracy")
+    if not bool(labeled.any()):
+        raise HierlearnError(
+            f"none of the {int(rows[0])} rows has a label, so there is no level accuracy"
+        )
+    return right / labeled
 
 
 def mean_predicted_level(
@@ -172,40 +175,6 @@ def answer_accuracy(
     inside = targets.gather(1, classes.clamp_min(0)[:, None])[:, 0]
     return reduce_rows((inside | (classes < 0)).double(), reduction, "answer accuracy")
 
-
-ENTRIES = (
-    Metric(
-        "terminal-accuracy",
-        terminal_accuracy,
-        "fraction of rows whose best terminal class is one of their terminal labels",
-        unit="percent",
-        per_row=True,
-        of_terminals=True,
-    ),
-    Metric(
-        "leaf-accuracy",
-        leaf_accuracy,
-        "fraction of rows whose best leaf is positive, of those with a leaf label",
-        unit="percent",
-        per_row=True,
-    ),
-    Metric(
-        "level-accuracy",
-        level_accuracy,
-        "fraction of rows whose best class of a level is positive, of those with a label there",
-        unit="percent",
-        by_level=True,
-    ),
-    Metric(
-        "mean-level",
-        mean_predicted_level,
-        "mean level of the best class: how specific the predictions are, right or wrong",
-        direction="none",
-        unit="levels",
-        limits=lambda h: (1.0, float(h.depth)),
-        per_row=True,
-    ),
-)
 
 # ---------------------------------------- ranking
 
@@ -292,41 +261,3 @@ def _ranks(scores: Tensor, targets: Tensor) -> Tensor:
 def _depths(scores: Tensor, targets: Tensor) -> Tensor:
     lowest = scores.masked_fill(~targets, torch.inf).amin(dim=1, keepdim=True)
     return (scores >= lowest).sum(dim=1)
-
-
-RANKING = (
-    Metric(
-        "hit@1",
-        hit_at_k,
-        "fraction of rows whose best class is positive",
-        unit="percent",
-        options={"k": 1},
-        per_row=True,
-    ),
-    Metric(
-        "hit@5",
-        hit_at_k,
-        "fraction of rows with a positive class among the 5 best",
-        unit="percent",
-        options={"k": 5},
-        per_row=True,
-        min_candidates=5,
-    ),
-    Metric(
-        "mrr",
-        mean_reciprocal_rank,
-        "mean of 1 / rank of the first positive class",
-        unit="percent",
-        limits=unit_interval,
-        per_row=True,
-    ),
-    Metric(
-        "coverage",
-        coverage,
-        "how far down the ranking all positive classes lie",
-        direction="down",
-        unit="rank",
-        limits=lambda h: (1.0, float(len(h))),
-        per_row=True,
-    ),
-)

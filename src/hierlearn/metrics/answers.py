@@ -20,32 +20,33 @@ nothing is known counts nowhere.
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
 from hierlearn.decoding import ancestor_sets, make_decoder
 from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.probabilities import terminal_scores
+from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
+from hierlearn.metrics.calibration import BINS, binned_error
 from hierlearn.metrics.inputs import (
     as_probabilities,
     as_targets,
     check_closed,
     check_rows,
-    inside,
     reduce_rows,
 )
-from hierlearn.metrics.metric import Metric, unit_interval
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.inputs import Reduction, Scores, Space, Targets
-
-BINS = 15
+    from hierlearn.metrics.measure import Metric
 
 
 class Answers:
@@ -79,7 +80,13 @@ class Answers:
         targets = as_targets(targets, self.p.shape, hierarchy, beside="probabilities")
         self.targets = targets.to(self.p.device)
         check_closed(self.targets, hierarchy)
-        self.mask = inside(mask, self.p)
+        if mask is not None:
+            if mask.shape != self.p.shape:
+                raise HierlearnError(
+                    f"mask {tuple(mask.shape)} must match probabilities {tuple(self.p.shape)}"
+                )
+            mask = mask.to(self.p.device).bool()
+        self.mask = mask
         self.counted = (
             torch.ones(len(self.p), dtype=torch.bool, device=self.p.device)
             if self.mask is None
@@ -148,6 +155,42 @@ class Answers:
             answered &= self.labeled_levels[:, level - 1, None]
         return self.p[answered].double(), self.targets[answered]
 
+    # ------------------------------------------------------------------ metrics of them
+
+    def rows_of(self, metric: Metric) -> Tensor | None:
+        """Return (N,) bool the rows that a metric of scores reads; None for all."""
+        if self.mask is None:
+            return None
+        return self.mask.all(dim=1) if metric.of_terminals else self.mask.any(dim=1)
+
+    def read(self, metric: Metric) -> tuple[Tensor, Tensor]:
+        """Return what a metric of scores reads: p, or the terminal scores, and the targets."""
+        key = "terminal" if metric.of_terminals else metric.takes
+        if key not in self._read:
+            p, targets, rows = self.p, self.targets, self.rows_of(metric)
+            if self.mask is not None and rows is not None:
+                lowest = -1.0 if metric.takes == "scores" else 0.0
+                p, targets = p.masked_fill(~self.mask, lowest)[rows], targets[rows]
+            self._read[key] = terminal_scores(p, self.space) if metric.of_terminals else p, targets
+        return self._read[key]
+
+    def value(self, metric: Metric) -> Tensor:
+        """Return the metric."""
+        if metric.of_answers:
+            return metric.of(self)
+        return metric(*self.read(metric), self.space)
+
+    def rows(self, metric: Metric) -> NDArray[np.float64]:
+        """Return (N,) the metric of each row."""
+        metric.check_per_row()
+        if metric.of_answers:
+            return metric.of(self, reduction="none").cpu().numpy()
+        found, rows = metric.rows(*self.read(metric), self.space).cpu(), self.rows_of(metric)
+        if rows is not None:
+            some, found = found, torch.full((len(self.p),), torch.nan, dtype=torch.float64)
+            found[rows.cpu()] = some
+        return found.numpy()
+
 
 def wrong_levels(answers: Answers) -> Tensor:
     """Return (N,) int64 the number of levels at which each answer is wrong."""
@@ -155,12 +198,7 @@ def wrong_levels(answers: Answers) -> Tensor:
 
 
 def exact(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the fraction of rows that are answered exactly.
-
-    Args:
-        answers: answers and truth.
-        reduction: "mean", or "none" for (N,), NaN in a row of which nothing is known.
-    """
+    """Return the fraction of rows that are answered exactly."""
     right = (wrong_levels(answers) == 0).double().masked_fill(~answers.counted, torch.nan)
     return reduce_rows(right, reduction, "exact answers")
 
@@ -173,12 +211,7 @@ def accuracy(answers: Answers) -> Tensor:
 
 
 def severity(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the mean number of wrong levels of the rows that are not exact, NaN without any.
-
-    Args:
-        answers: answers and truth.
-        reduction: "mean", or "none" for (N,), NaN where a row is exact.
-    """
+    """Return the mean number of wrong levels of the rows that are not exact, NaN without any."""
     levels = wrong_levels(answers).double()
     rows = levels.masked_fill((levels == 0) | ~answers.counted, torch.nan)
     if reduction == "mean" and len(rows):
@@ -214,99 +247,13 @@ def calibration(answers: Answers, *, bins: int = BINS) -> Tensor:
     return binned_error(*answers.sure_and_right(), bins)
 
 
-def binned_error(sure: Tensor, right: Tensor, bins: int = BINS) -> Tensor:
-    """Return the expected calibration error of (M,) probabilities, NaN without any."""
-    place = bin_of(sure, bins)
-    excess = torch.zeros(bins, dtype=torch.float64, device=sure.device)
-    excess.index_add_(0, place, sure.double() - right.double())
-    return excess.abs().sum() / len(sure) if len(sure) else excess.new_tensor(torch.nan)
-
-
-def bin_of(sure: Tensor, bins: int = BINS) -> Tensor:
-    """Return the bin of each probability; a bin contains its lower edge, the last one also 1."""
-    edges = torch.arange(1, bins, dtype=torch.float64, device=sure.device) / bins
-    return torch.bucketize(sure.double().contiguous(), edges, right=True)
-
-
 def answered(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the fraction of rows that are answered by any class.
-
-    Args:
-        answers: answers and truth.
-        reduction: "mean", or "none" for (N,), NaN in a row of which nothing is known.
-    """
+    """Return the fraction of rows that are answered by any class."""
     found = answers.sets.any(dim=1).double().masked_fill(~answers.counted, torch.nan)
     return reduce_rows(found, reduction, "answered rows")
 
 
 def complete(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
-    """Return the fraction of rows whose answer is not above the terminal classes.
-
-    Args:
-        answers: answers and truth.
-        reduction: "mean", or "none" for (N,), NaN in a row of which nothing is known.
-    """
+    """Return the fraction of rows whose answer is not above the terminal classes."""
     found = (~answers.stopped).double().masked_fill(~answers.counted, torch.nan)
     return reduce_rows(found, reduction, "complete answers")
-
-
-def levels_of(hierarchy: Hierarchy) -> tuple[float, float]:
-    """Return how many levels a mistake may be wrong at."""
-    return 1.0, float(hierarchy.depth)
-
-
-metric = partial(Metric, takes="probabilities", of_answers=True, shown=True)
-ENTRIES = (
-    metric(
-        "accuracy",
-        accuracy,
-        "fraction of rows answered right at a level, of those with a label there",
-        unit="percent",
-        by_level=True,
-    ),
-    metric(
-        "exact",
-        exact,
-        "fraction of rows answered exactly: right at every level",
-        unit="percent",
-        per_row=True,
-    ),
-    metric(
-        "severity",
-        severity,
-        "levels wrong per mistake: the mean over the rows that are not exact",
-        direction="down",
-        unit="levels",
-        limits=levels_of,
-        per_row=True,
-    ),
-    metric(
-        "f1",
-        f1,
-        "hierarchical F1 of the answers, all rows together",
-        limits=unit_interval,
-    ),
-    metric(
-        "calibration",
-        calibration,
-        "expected calibration error of the answered classes",
-        direction="down",
-        unit="percent",
-    ),
-    metric(
-        "answered",
-        answered,
-        "fraction of rows that are answered by any class",
-        direction="none",
-        unit="percent",
-        per_row=True,
-    ),
-    metric(
-        "complete",
-        complete,
-        "fraction of rows whose answer is not above the terminal classes",
-        direction="none",
-        unit="percent",
-        per_row=True,
-    ),
-)

@@ -26,7 +26,7 @@ row are left out of the pool. Clus's 2008 mode with 51 fixed thresholds is not f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ from torch import Tensor
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics.inputs import as_scores, as_targets, check_option, check_rows, hierarchy_of
-from hierlearn.metrics.metric import Metric, unit_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,11 +146,7 @@ def checked(
     scores = as_scores(scores, hierarchy)
     targets = as_targets(targets, scores.shape, hierarchy).to(scores.device)
     check_rows(len(scores), metric)
-    if isinstance(classes, str):
-        classes = named_classes(classes, label_space)
-    count = scores.shape[1]
-    numbers = class_numbers(range(count) if classes is None else classes, count)
-    numbers = numbers.to(scores.device)
+    numbers = class_numbers(classes, label_space, scores.shape[1]).to(scores.device)
     if not bool(targets.any(dim=0)[numbers].any()):
         raise HierlearnError(
             f"no evaluated class has a positive among the {len(scores)} rows, "
@@ -160,18 +155,21 @@ def checked(
     return scores, targets, numbers
 
 
-def named_classes(classes: str, label_space: Space | None) -> Tensor:
-    """Return (C,) bool of the classes that a word stands for."""
-    if classes != "evaluated":
-        raise HierlearnError(f"classes {classes!r} must be 'evaluated', a mask or class numbers")
-    if label_space is None:
-        raise HierlearnError("classes 'evaluated' need label_space=, whose names they are found by")
-    return evaluated_classes(label_space)
-
-
-def class_numbers(classes: Any, count: int) -> Tensor:
+def class_numbers(classes: Classes | None, label_space: Space | None, count: int) -> Tensor:
     """Return evaluated classes as numbers, ascending; raise for none and for unknown ones."""
-    picked = torch.as_tensor(list(classes) if isinstance(classes, range) else classes)
+    if classes is None:
+        return torch.arange(count)
+    if isinstance(classes, str):
+        if classes != "evaluated":
+            raise HierlearnError(
+                f"classes {classes!r} must be 'evaluated', a mask or class numbers"
+            )
+        if label_space is None:
+            raise HierlearnError(
+                "classes 'evaluated' need label_space=, whose names they are found by"
+            )
+        classes = evaluated_classes(label_space)
+    picked = torch.as_tensor(classes)
     if picked.dtype == torch.bool:
         if tuple(picked.shape) != (count,):
             raise HierlearnError(f"classes {tuple(picked.shape)} must be ({count},) as a mask")
@@ -212,20 +210,15 @@ def curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
         positive entries of that score.
     """
     values, counts = torch.unique(scores[positive], return_counts=True)
-    ordered = sorted_copy(scores)
+    # On the CPU without indices, which would take more memory than the values.
+    is_cpu = scores.device.type == "cpu"
+    ordered = torch.from_numpy(np.sort(scores.numpy())) if is_cpu else scores.sort().values
     above, reached = (
         len(ordered) - torch.searchsorted(ordered, values, side=side) for side in ("right", "left")
     )
     own, above, reached = (x.flip(0).double() for x in (counts, above, reached))
     tp = own.cumsum(0)
     return tp, reached - tp, above - (tp - own), own
-
-
-def sorted_copy(values: Tensor) -> Tensor:
-    """Return the values ascending; on the CPU without indices, which would take more memory."""
-    if values.device.type != "cpu":
-        return values.sort().values
-    return torch.from_numpy(np.sort(values.numpy()))
 
 
 def _step_area(tp: Tensor, fp: Tensor, _: Tensor, own: Tensor) -> Tensor:
@@ -250,35 +243,3 @@ def _interpolated_area(tp: Tensor, fp: Tensor, fp_before: Tensor, own: Tensor) -
         ends[0] = torch.where(ends[0].isnan(), ends[1], ends[0])
         area = area + (ends[0] + ends[1]).sum() / 2
     return area / total
-
-
-ENTRIES = (
-    Metric(
-        "ap-micro",
-        average_precision,
-        "average precision of all entries pooled",
-        options={"average": "micro"},
-        limits=unit_interval,
-    ),
-    Metric(
-        "ap-macro",
-        average_precision,
-        "average precision of each class, mean over the classes with a positive row",
-        options={"average": "macro"},
-        limits=unit_interval,
-    ),
-    Metric(
-        "au-prc",
-        average_precision,
-        "pooled average precision without the roots of the Gene Ontology, as C-HMCNN reports it",
-        options={"classes": "evaluated"},
-        limits=unit_interval,
-    ),
-    Metric(
-        "clus-au-prc",
-        clus_au_prc,
-        "area under the pooled precision-recall curve, interpolated as Clus does",
-        options={"classes": "evaluated"},
-        limits=unit_interval,
-    ),
-)

@@ -29,7 +29,7 @@ and one sort of all m answers every threshold: the chain is walked once, not onc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -40,22 +40,23 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.metrics.inputs import (
+    Reduction,
     as_probabilities,
     as_targets,
     check_closed,
-    check_option,
     check_rows,
     is_integer,
+    reduce_rows,
 )
-from hierlearn.metrics.metric import Metric, unit_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.inputs import Scores, Space, Targets
+
+BINS = 15
 
 
 def calibration_error(
@@ -63,7 +64,7 @@ def calibration_error(
     targets: Targets,
     label_space: Space,
     *,
-    bins: int = 15,
+    bins: int = BINS,
     pooled: bool = False,
 ) -> Tensor:
     """Return (L,) the expected calibration error of each level.
@@ -75,43 +76,49 @@ def calibration_error(
         bins: the number of bins.
         pooled: return one number, over the entries of all levels together.
     """
-    hierarchy = LabelSpace.of(label_space).hierarchy
-    excess, counts = bin_sums(probabilities, targets, hierarchy, bins)
-    check_rows(int(counts.sum()), "calibration error")
-    return from_bins(excess, counts, pooled)
+    return bin_value(bin_sums(probabilities, targets, label_space, bins=bins), pooled=pooled)
 
 
 def bin_sums(
-    probabilities: Scores, targets: Targets, hierarchy: Hierarchy, bins: int
-) -> tuple[Tensor, Tensor]:
-    """Return (L, bins) float64 sums of p - y, and counts, of the entries in each bin."""
-    check_bins(bins)
+    probabilities: Scores, targets: Targets, label_space: Space, *, bins: int = BINS
+) -> Tensor:
+    """Return (2, L, bins) float64: sums of p - y, and counts, of the entries in each bin."""
+    if not is_integer(bins) or bins < 1:
+        raise HierlearnError(f"bins = {bins!r} must be an integer of at least 1")
+    hierarchy = LabelSpace.of(label_space).hierarchy
     p = as_probabilities(probabilities, hierarchy)
     targets = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
-    edges = torch.arange(1, bins, dtype=torch.float64, device=p.device) / bins
     offset = torch.tensor(hierarchy.levels - 1, device=p.device) * bins  # (C,)
     size = hierarchy.depth * bins
-    excess = torch.zeros(size, dtype=torch.float64, device=p.device)
-    counts = torch.zeros_like(excess)
+    sums = torch.zeros((2, size), dtype=torch.float64, device=p.device)
     for rows in row_chunks(*p.shape):
         part = p[rows].double()
-        place = (torch.bucketize(part.contiguous(), edges, right=True) + offset).reshape(-1)
-        excess += torch.bincount(place, (part - targets[rows].double()).reshape(-1), size)
-        counts += torch.bincount(place, minlength=size)
-    return excess.reshape(-1, bins), counts.reshape(-1, bins)
+        place = (bin_of(part, bins) + offset).reshape(-1)
+        sums[0] += torch.bincount(place, (part - targets[rows].double()).reshape(-1), size)
+        sums[1] += torch.bincount(place, minlength=size)
+    return sums.reshape(2, -1, bins)
 
 
-def from_bins(excess: Tensor, counts: Tensor, pooled: bool) -> Tensor:
+def bin_value(sums: Tensor, *, pooled: bool = False) -> Tensor:
     """Return the error from ``bin_sums``: n_b |mean p - fraction| is |sum of p - y|."""
+    excess, counts = sums.unbind()
+    check_rows(int(counts.sum()), "calibration error")
     if pooled:
         return excess.sum(dim=0).abs().sum() / counts.sum()
     return excess.abs().sum(dim=1) / counts.sum(dim=1)
 
 
-def check_bins(bins: int) -> None:
-    """Raise for a number of bins below 1."""
-    if not is_integer(bins) or bins < 1:
-        raise HierlearnError(f"bins = {bins!r} must be an integer of at least 1")
+def bin_of(p: Tensor, bins: int = BINS) -> Tensor:
+    """Return the bin of each probability; a bin contains its lower edge, the last one also 1."""
+    edges = torch.arange(1, bins, dtype=torch.float64, device=p.device) / bins
+    return torch.bucketize(p.double().contiguous(), edges, right=True)
+
+
+def binned_error(p: Tensor, right: Tensor, bins: int = BINS) -> Tensor:
+    """Return the expected calibration error of (M,) probabilities, NaN without any."""
+    excess = torch.zeros(bins, dtype=torch.float64, device=p.device)
+    excess.index_add_(0, bin_of(p, bins), p.double() - right.double())
+    return excess.abs().sum() / len(p) if len(p) else excess.new_tensor(torch.nan)
 
 
 # ---------------------------------------- coherence
@@ -122,7 +129,7 @@ def coherence_violations(
     label_space: Space,
     *,
     tolerance: float = 1e-6,
-    reduction: Literal["mean", "sum", "none"] = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the number of edges per row whose child is more probable than the parent.
 
@@ -130,10 +137,10 @@ def coherence_violations(
         probabilities: (N, C) in [0, 1].
         label_space: the taxonomy.
         tolerance: by how much a child may exceed its parent without being counted.
-        reduction: "mean" over the rows, "sum" over all rows, or "none" for (N,).
+        reduction: "mean" over the rows, or "none" for (N,).
     """
-    check_option("reduction", reduction, Literal["mean", "sum", "none"])
-    check_tolerance(tolerance)
+    if not tolerance >= 0:
+        raise HierlearnError(f"tolerance = {tolerance} must be 0 or more")
     hierarchy = LabelSpace.of(label_space).hierarchy
     p = as_probabilities(probabilities, hierarchy)
     child, parent = (
@@ -144,19 +151,7 @@ def coherence_violations(
     for rows in row_chunks(len(p), len(child)):
         part = p[rows].double()
         parts.append((part[:, child] > part[:, parent] + tolerance).sum(dim=1).double())
-    found = torch.cat(parts)
-    if reduction == "none":
-        return found
-    if reduction == "sum":
-        return found.sum()
-    check_rows(len(p), "coherence violations")
-    return found.mean()
-
-
-def check_tolerance(tolerance: float) -> None:
-    """Raise for a tolerance below 0."""
-    if not tolerance >= 0:
-        raise HierlearnError(f"tolerance = {tolerance} must be 0 or more")
+    return reduce_rows(torch.cat(parts), reduction, "coherence violations")
 
 
 def violations(
@@ -165,35 +160,13 @@ def violations(
     label_space: Space,
     *,
     tolerance: float = 1e-6,
-    reduction: Literal["mean", "sum", "none"] = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Return ``coherence_violations`` with the arguments of every metric; targets are not used."""
     return coherence_violations(
         probabilities, label_space, tolerance=tolerance, reduction=reduction
     )
 
-
-ENTRIES = (
-    Metric(
-        "calibration-error",
-        calibration_error,
-        "expected calibration error of each level",
-        direction="down",
-        limits=unit_interval,
-        takes="probabilities",
-        by_level=True,
-    ),
-    Metric(
-        "coherence-violations",
-        violations,
-        "edges per row whose child is more probable than its parent",
-        direction="down",
-        unit="count",
-        limits=lambda h: (0.0, float(len(h.structure.parent_ids))),
-        takes="probabilities",
-        per_row=True,
-    ),
-)
 
 # ---------------------------------------- operating
 

@@ -17,7 +17,6 @@ r is one of c and every t below r too, so lca(c, t) is no higher than lca(c, r).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -40,7 +39,6 @@ from hierlearn.metrics.inputs import (
     reduce_rows,
     terminal_labels,
 )
-from hierlearn.metrics.metric import Metric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,26 +51,6 @@ if TYPE_CHECKING:
 Distance = Literal["lca-height", "path"]
 CorrectCost = Literal["height", "zero"]
 Reference = Literal["closure", "terminal", "annotated"]
-
-
-@dataclass(frozen=True)
-class DistanceOptions:
-    """How predictions are chosen and measured; see ``hier_dist``."""
-
-    candidates: Candidates = "all"
-    correct_cost: CorrectCost = "height"
-    reference: Reference = "closure"
-    distance: Distance = "lca-height"
-    k: int = 1
-
-    def candidate_numbers(self, label_space: LabelSpace) -> Tensor:
-        """Return the class numbers of the candidates; raise for options that do not fit."""
-        check_option("correct_cost", self.correct_cost, CorrectCost)
-        check_option("reference", self.reference, Reference)
-        check_distance(self.distance, label_space.hierarchy)
-        numbers = candidate_classes(label_space, self.candidates)
-        check_count(self.k, len(numbers), "candidates")
-        return numbers
 
 
 def hier_dist(
@@ -102,12 +80,47 @@ def hier_dist(
         annotated: (N, C) multi-hot, the labels that the data names; only for reference "annotated".
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    options = DistanceOptions(candidates, correct_cost, reference, distance, k)
-    costs, _ = _costs(scores, targets, LabelSpace.of(label_space), options, annotated)
+    costs, _ = _costs(
+        scores,
+        targets,
+        label_space,
+        candidates=candidates,
+        correct_cost=correct_cost,
+        reference=reference,
+        distance=distance,
+        k=k,
+        annotated=annotated,
+    )
     return reduce_rows(costs, reduction, "HierDist")
 
 
 def mistake_severity(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space,
+    *,
+    reduction: Reduction = "mean",
+    **options: Any,
+) -> Tensor:
+    """Return ``hier_dist`` over the rows whose best-scored candidate is not in R.
+
+    Without any mistake there is no severity: the mean is NaN, since 0 would read as a distance.
+
+    Args:
+        scores: (N, C) floats, larger is more likely.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; a tree where ``distance`` is "path".
+        reduction: "mean" over the mistakes, or "none" for (N,), NaN in correct rows and in rows
+            without a label.
+        options: the other options of ``hier_dist``; with k = 1 ``correct_cost`` has no effect.
+    """
+    costs, right = _costs(scores, targets, label_space, **options)
+    reduce_rows(costs, reduction, "mistake severity")  # raises where no row has a label
+    costs = costs.masked_fill(right, torch.nan)
+    return costs if reduction == "none" else costs.nanmean()
+
+
+def _costs(
     scores: Scores,
     targets: Targets,
     label_space: Space,
@@ -118,39 +131,31 @@ def mistake_severity(
     distance: Distance = "lca-height",
     k: int = 1,
     annotated: Targets | None = None,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    """Return ``hier_dist`` over the rows whose best-scored candidate is not in R.
-
-    Without any mistake there is no severity: the mean is NaN, since 0 would read as a distance. The
-    arguments are those of ``hier_dist``; with k = 1 ``correct_cost`` has no effect, as only
-    mistakes count. ``reduction="none"`` gives (N,), NaN for correct rows and for rows without a
-    label.
-    """
-    options = DistanceOptions(candidates, correct_cost, reference, distance, k)
-    costs, right = _costs(scores, targets, LabelSpace.of(label_space), options, annotated)
-    reduce_rows(costs, reduction, "mistake severity")  # raises where no row has a label
-    costs = costs.masked_fill(right, torch.nan)
-    return costs if reduction == "none" else costs.nanmean()
-
-
-def _costs(
-    scores: Scores,
-    targets: Targets,
-    space: LabelSpace,
-    options: DistanceOptions,
-    annotated: Targets | None,
 ) -> tuple[Tensor, Tensor]:
     """Return (N,) float64 distances, NaN without a label, and (N,) whether the best is in R."""
-    numbers = options.candidate_numbers(space)
-    scores, targets = inputs(scores, targets, space.hierarchy)
-    picks = best_classes(scores, numbers, options.k)  # (N, k)
-    truth = _truth(options.reference, targets, space.hierarchy, annotated)
-    costs = nearest(picks, truth, targets, space.hierarchy, options)
-    inside = truth.gather(1, picks)
-    if options.correct_cost == "zero":
-        costs = costs.masked_fill(inside, 0.0)
-    return costs.mean(dim=1), inside[:, 0]
+    space = LabelSpace.of(label_space)
+    hierarchy = space.hierarchy
+    check_option("correct_cost", correct_cost, CorrectCost)
+    check_option("reference", reference, Reference)
+    check_distance(distance, hierarchy)
+    numbers = candidate_classes(space, candidates)
+    check_count(k, len(numbers), "candidates")
+    scores, targets = inputs(scores, targets, hierarchy)
+    picks = best_classes(scores, numbers, k)  # (N, k)
+    truth = _truth(reference, targets, hierarchy, annotated)
+    if reference == "terminal" or (reference == "closure" and distance == "lca-height"):
+        rows, labels = terminal_labels(targets, hierarchy)  # see the module's last paragraph
+    else:
+        rows, labels = positives(truth)
+    columns = [
+        _smallest(distances(column[rows], labels, hierarchy, distance), rows, len(column))
+        for column in picks.cpu().numpy().T
+    ]
+    costs = torch.from_numpy(np.stack(columns, axis=1)).to(picks.device)  # (N, k)
+    right = truth.gather(1, picks)
+    if correct_cost == "zero":
+        costs = costs.masked_fill(right, 0.0)
+    return costs.mean(dim=1), right[:, 0]
 
 
 def hierarchical_cost(
@@ -181,9 +186,20 @@ def hierarchical_cost(
     if cost is None:
         values = distances(chosen, pairs[1], hierarchy, distance)
     else:
-        rooted = bool((classes == -1).any())
-        table = _cost_table(as_tensor(cost, "cost"), len(hierarchy), rooted=rooted)
-        values = table[chosen, pairs[1]]
+        table, count = as_tensor(cost, "cost"), len(hierarchy)
+        shape = tuple(table.shape)
+        if shape not in ((count, count), (count + 1, count)):
+            raise HierlearnError(
+                f"cost {shape} must be ({count}, {count}) or ({count + 1}, {count})"
+            )
+        if bool(table.isnan().any()):
+            raise HierlearnError("cost contains NaN")
+        if shape[0] == count and bool((classes == -1).any()):
+            raise HierlearnError(
+                f"a decision stops at the root, for which cost {shape} has no row; give "
+                f"({count + 1}, {count}), the root's costs last"
+            )
+        values = table.detach().cpu().double().numpy()[chosen, pairs[1]]
     costs = _smallest(values, pairs[0], len(classes))
     return reduce_rows(torch.from_numpy(costs).to(targets.device), reduction, "hierarchical cost")
 
@@ -210,27 +226,6 @@ def check_distance(distance: Distance, hierarchy: Hierarchy) -> None:
             "distance 'path' needs a tree, but a class of this DAG has several parents; "
             "use 'lca-height'"
         )
-
-
-def nearest(
-    picks: Tensor,
-    truth: Tensor,
-    targets: Tensor,
-    hierarchy: Hierarchy,
-    options: DistanceOptions,
-) -> Tensor:
-    """Return (N, k) float64 the distance of each pick to its row's truth, NaN without one."""
-    reference, distance = options.reference, options.distance
-    if reference == "terminal" or (reference == "closure" and distance == "lca-height"):
-        rows, numbers = terminal_labels(targets, hierarchy)  # see the module's last paragraph
-    else:
-        rows, numbers = positives(truth)
-    chosen = picks.cpu().numpy()
-    columns = [
-        _smallest(distances(column[rows], numbers, hierarchy, distance), rows, len(chosen))
-        for column in chosen.T
-    ]
-    return torch.from_numpy(np.stack(columns, axis=1)).to(picks.device)
 
 
 def _smallest(values: NDArray[np.float64], rows: Ints, count: int) -> NDArray[np.float64]:
@@ -260,79 +255,3 @@ def _truth(
             )
         return annotated
     return targets if reference == "closure" else most_specific(targets, hierarchy)
-
-
-def _cost_table(cost: Tensor, count: int, *, rooted: bool) -> NDArray[np.float64]:
-    """Return costs as float64, the root in the last row."""
-    shape = tuple(cost.shape)
-    if shape not in ((count, count), (count + 1, count)):
-        raise HierlearnError(f"cost {shape} must be ({count}, {count}) or ({count + 1}, {count})")
-    if bool(cost.isnan().any()):
-        raise HierlearnError("cost contains NaN")
-    if rooted and shape[0] == count:
-        raise HierlearnError(
-            f"a decision stops at the root, for which cost {shape} has no row; give "
-            f"({count + 1}, {count}), the root's costs last"
-        )
-    table: NDArray[np.float64] = cost.detach().cpu().double().numpy()
-    return table
-
-
-def _heights(hierarchy: Hierarchy) -> tuple[float, float]:
-    return 0.0, float(hierarchy.root_height)
-
-
-ENTRIES = (
-    Metric(
-        "hier-dist",
-        hier_dist,
-        "height of the lowest common ancestor of best class and truth, as the paper defines it",
-        direction="down",
-        unit="levels",
-        limits=_heights,
-        per_row=True,
-    ),
-    Metric(
-        "lca-height",
-        hier_dist,
-        "height of the lowest common ancestor over terminal classes, 0 where the best is correct",
-        direction="down",
-        unit="levels",
-        options={"candidates": "terminal", "correct_cost": "zero"},
-        limits=_heights,
-        per_row=True,
-        of_terminals=True,
-    ),
-    Metric(
-        "hier-dist-path",
-        hier_dist,
-        "edges between the best class and the nearest terminal label",
-        direction="down",
-        unit="edges",
-        options={"reference": "terminal", "distance": "path"},
-        limits=lambda h: (0.0, 2.0 * h.depth),
-        per_row=True,
-        needs_tree=True,
-    ),
-    Metric(
-        "hier-dist@5",
-        hier_dist,
-        "height of the lowest common ancestor, mean of the 5 best terminal classes",
-        direction="down",
-        unit="levels",
-        options={"candidates": "terminal", "k": 5},
-        limits=_heights,
-        per_row=True,
-        of_terminals=True,
-        min_candidates=5,
-    ),
-    Metric(
-        "mistake-severity",
-        mistake_severity,
-        "height of the lowest common ancestor over the mistakes only, NaN without one",
-        direction="down",
-        unit="levels",
-        limits=_heights,
-        per_row=True,
-    ),
-)

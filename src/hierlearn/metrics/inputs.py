@@ -18,6 +18,7 @@ Choices: which candidates score best, and which labels of a row are terminal.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -79,12 +80,9 @@ def as_scores(scores: Scores, hierarchy: Hierarchy | None = None) -> Tensor:
     if not scores.is_floating_point():
         raise HierlearnError(f"scores must be floating point, not {scores.dtype}")
     shape = tuple(scores.shape)
-    if hierarchy is not None and (scores.dim() != 2 or shape[1] != len(hierarchy)):
-        raise HierlearnError(
-            f"scores {shape} must be (N, {len(hierarchy)}), one column per class of the hierarchy"
-        )
-    if scores.dim() != 2 or not shape[1]:
-        raise HierlearnError(f"scores {shape} must be (N, C), one column per class")
+    columns = "C" if hierarchy is None else len(hierarchy)
+    if len(shape) != 2 or not shape[1] or (hierarchy is not None and shape[1] != columns):
+        raise HierlearnError(f"scores {shape} must be (N, {columns}), one column per class")
     scores = widened(scores.detach())
     found = first_entry(scores, torch.isnan)
     if found is not None:
@@ -98,38 +96,22 @@ def read_scores(scores: Scores, hierarchy: Hierarchy | None, what: str = "scores
     if isinstance(scores, (Tensor, HeadOutput)):
         return as_tensor(scores)
     if is_frame(scores):
-        scores = in_order(scores, hierarchy)
-    elif holds_text(scores):
+        frame: Any = scores
+        places = {str(name): place for place, name in enumerate(frame.columns)}
+        named = hierarchy is not None and places.keys() == set(hierarchy.names)
+        if hierarchy is not None and named and len(frame.columns) == len(hierarchy):
+            return as_tensor(frame.to_numpy()[:, [places[name] for name in hierarchy.names]], what)
+    first = None
+    with suppress(ValueError):  # rows of different lengths, which raise below
+        array = np.asarray(scores)
+        first = next(iter(array.flat), None)
+    if isinstance(first, str):
         raise HierlearnError(
-            f"{what} are labels, such as {holds_text(scores)!r}, but this metric reads (N, C) "
-            f"numbers first, one column per class, as predict_node_proba gives; metrics of labels "
-            f"are hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
+            f"{what} are labels, such as {str(first)!r}, but this metric reads (N, C) numbers "
+            f"first, one column per class, as predict_node_proba gives; metrics of labels are "
+            f"hierarchical_f1, exact_match, answer_accuracy and hierarchical_cost"
         )
     return as_tensor(scores, what)
-
-
-def in_order(frame: Any, hierarchy: Hierarchy | None) -> Any:
-    """Return a frame of scores with its columns in the hierarchy's order, where they are named."""
-    names = [str(name) for name in frame.columns]
-    if hierarchy is None or names == list(hierarchy.names):
-        return frame
-    if sorted(names) != sorted(hierarchy.names):
-        return frame  # numbered columns; their count is checked later
-    places = {name: place for place, name in enumerate(names)}
-    return frame.to_numpy()[:, [places[name] for name in hierarchy.names]]
-
-
-def holds_text(values: Any) -> str | None:
-    """Return the first label of values that hold labels instead of numbers."""
-    first = values
-    for _ in range(2):
-        if (
-            not isinstance(first, str)
-            and hasattr(first, "__iter__")
-            and getattr(first, "shape", None) != ()
-        ):
-            first = next(iter(first), None)
-    return str(first) if isinstance(first, str) else None
 
 
 def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tensor:
@@ -142,19 +124,40 @@ def as_probabilities(probabilities: Probabilities, hierarchy: Hierarchy) -> Tens
 
 def read_targets(targets: Targets, hierarchy: Hierarchy | None, what: str = "targets") -> Tensor:
     """Return targets as a tensor; labels are encoded, multi-hot entries are not checked."""
-    if isinstance(targets, Labels):
-        return targets.targets()
-    rows = None if isinstance(targets, Tensor) else label_rows(targets, hierarchy, what)
+    found = read_labels(targets, hierarchy, what)
+    if isinstance(found, Tensor):
+        if found.dim() != 1 or found.dtype == torch.bool or found.is_floating_point():
+            return found
+        found = [None if number == -1 else number for number in found.tolist()]
+    return encoded(found, hierarchy, what)
+
+
+def read_labels(values: Any, hierarchy: Hierarchy | None, what: str) -> Tensor | list[Any]:
+    """Return tensors and arrays of numbers as a tensor, anything else as one entry per row.
+
+    Integers are class numbers, and rows of nothing else become (N,), -1 for None. In a list or an
+    array an integer that is also the name of another class raises; a tensor holds class numbers.
+    """
+    if isinstance(values, Tensor):
+        return values
+    if isinstance(values, Labels):
+        return values.targets()
+    rows = label_rows(values, hierarchy, what)
     if rows is None:
-        dense = targets if isinstance(targets, Tensor) else array_tensor(targets, what)
-        if dense.dim() != 1 or dense.dtype == torch.bool or dense.is_floating_point():
-            return dense
-        if not isinstance(targets, Tensor):
-            checked_numbers(dense, hierarchy)
-        rows = dense.tolist()  # (N,) class numbers
-    elif hierarchy is not None:
-        as_numbers(rows, hierarchy)  # raises on integers that are also names of other classes
-    return encoded(rows, hierarchy, what)
+        numbers = array_tensor(values, what)
+    elif all(row is None or is_integer(row) for row in rows):
+        numbers = torch.tensor([-1 if row is None else int(row) for row in rows], dtype=torch.long)
+    else:
+        return rows
+    if hierarchy is not None and numbers.dim() == 1 and not numbers.is_floating_point():
+        for number in set(numbers.tolist()):
+            name = str(number)
+            if name in hierarchy and hierarchy.index(name) != number:
+                raise LabelError(
+                    f"{number} could be the class number {number} or the class named {name!r}; "
+                    f"give names as text, or class numbers as a tensor"
+                )
+    return numbers
 
 
 def as_targets(
@@ -199,17 +202,6 @@ def inputs(
     return scores, targets
 
 
-def inside(mask: Tensor | None, beside: Tensor) -> Tensor | None:
-    """Return (N, C) bool which entries are known; raise for another shape than ``beside`` has."""
-    if mask is None:
-        return None
-    if mask.shape != beside.shape:
-        raise HierlearnError(
-            f"mask {tuple(mask.shape)} must match probabilities {tuple(beside.shape)}"
-        )
-    return mask.to(beside.device).bool()
-
-
 def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
     """Raise for a positive class with a parent that is not positive."""
     rows, numbers = positives(targets)
@@ -233,17 +225,6 @@ def positives(targets: Tensor) -> tuple[Ints, Ints]:
     return rows, numbers
 
 
-def read_decisions(decided: Predicted, hierarchy: Hierarchy | None, what: str) -> Tensor:
-    """Return decisions as a tensor: (N,) class numbers, or (N, C) sets where labels are several."""
-    if isinstance(decided, Tensor):
-        return decided
-    rows = label_rows(decided, hierarchy, what)
-    if rows is None:
-        return checked_numbers(array_tensor(decided, what), hierarchy)
-    numbers = as_numbers(rows, hierarchy)
-    return encoded(rows, hierarchy, what) if numbers is None else numbers
-
-
 def as_classes(
     classes: Decisions, count: int | None = None, hierarchy: Hierarchy | None = None
 ) -> Tensor:
@@ -254,28 +235,30 @@ def as_classes(
         count: the number of classes; by default that of the hierarchy.
         hierarchy: the taxonomy, which names need.
     """
-    if not isinstance(classes, Tensor):
-        rows = label_rows(classes, hierarchy, "decisions")
-        if rows is None:
-            classes = checked_numbers(array_tensor(classes, "decisions"), hierarchy)
-        else:
-            found = as_numbers(rows, hierarchy)
-            classes = one_per_row(rows, hierarchy) if found is None else found
-    if classes.dim() != 1 or classes.is_floating_point() or classes.dtype == torch.bool:
+    found = read_labels(classes, hierarchy, "decisions")
+    if not isinstance(found, Tensor):
+        given = (None if has_no_label(row) else row for row in found)
+        offsets, numbers = needed(hierarchy, "decisions").look_up(given, numbers=True)
+        counts = np.diff(offsets)
+        if (counts > 1).any():
+            row = int(np.flatnonzero(counts > 1)[0])
+            raise LabelError(f"row {row} has {counts[row]} labels, but a decision is one class")
+        found = torch.full((len(counts),), -1)
+        found[torch.from_numpy(counts == 1)] = torch.from_numpy(numbers)
+    if found.dim() != 1 or found.is_floating_point() or found.dtype == torch.bool:
         raise HierlearnError(
-            f"decisions must be (N,) class numbers, not {classes.dtype} of shape "
-            f"{tuple(classes.shape)}"
+            f"decisions must be (N,) class numbers, not {found.dtype} of shape {tuple(found.shape)}"
         )
     if count is None:
         count = len(needed(hierarchy, "decisions"))
-    outside = ((classes < -1) | (classes >= count)).nonzero()
+    outside = ((found < -1) | (found >= count)).nonzero()
     if len(outside):
         row = int(outside[0])
         raise HierlearnError(
-            f"row {row}: class number {int(classes[row])} is outside -1..{count - 1}, "
+            f"row {row}: class number {int(found[row])} is outside -1..{count - 1}, "
             f"where -1 is the root"
         )
-    return classes.long()
+    return found.long()
 
 
 def decisions(
@@ -295,7 +278,14 @@ def decisions(
 def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any] | None:
     """Return the labels of each row, or None where values are numbers in an array or a frame."""
     if isinstance(values, (list, tuple)):
-        check_not_multi_hot(values, hierarchy, what)
+        first = values[0] if values else None
+        if hierarchy is not None and isinstance(first, (list, tuple)):
+            flags = all(entry in (0, 1) for entry in first)
+            if flags and len(first) == len(hierarchy) >= 3:
+                raise LabelError(
+                    f"row 0 of {what} is a list of {len(first)} zeros and ones, but lists are "
+                    f"read as labels; give multi-hot {what} as an array or a tensor"
+                )
         return list(values)
     if isinstance(values, (str, bytes)):
         raise LabelError(f"{what} are a list with one entry per row, not the text {values!r}")
@@ -310,20 +300,7 @@ def label_rows(values: Any, hierarchy: Hierarchy | None, what: str) -> list[Any]
         raise HierlearnError(
             f"{what} must be numbers or labels, not {array.dtype} of shape {array.shape}"
         )
-    rows: list[Any] = array.tolist()
-    return [None if has_no_label(row) else row for row in rows]
-
-
-def check_not_multi_hot(rows: Sequence[Any], hierarchy: Hierarchy | None, what: str) -> None:
-    """Raise where lists that are read as labels look like zeros and ones for every class."""
-    first = rows[0] if rows else None
-    if hierarchy is None or not isinstance(first, (list, tuple)) or len(first) < 3:
-        return
-    if len(first) == len(hierarchy) and all(entry in (0, 1) for entry in first):
-        raise LabelError(
-            f"row 0 of {what} is a list of {len(first)} zeros and ones, but lists are read as "
-            f"labels; give multi-hot {what} as an array or a tensor"
-        )
+    return [None if has_no_label(row) else row for row in array.tolist()]
 
 
 def needed(hierarchy: Hierarchy | None, what: str) -> Hierarchy:
@@ -336,41 +313,6 @@ def needed(hierarchy: Hierarchy | None, what: str) -> Hierarchy:
 def encoded(rows: list[Any], hierarchy: Hierarchy | None, what: str) -> Tensor:
     """Return (N, C) closed bool of rows of labels."""
     return Labels(rows, needed(hierarchy, what), numbers=True).targets()
-
-
-def as_numbers(rows: list[Any], hierarchy: Hierarchy | None = None) -> Tensor | None:
-    """Return (N,) class numbers, -1 for None; or None where a row holds names or several labels."""
-    if not all(row is None or is_integer(row) for row in rows):
-        return None
-    numbers = torch.tensor([-1 if row is None else int(row) for row in rows], dtype=torch.long)
-    return checked_numbers(numbers, hierarchy)
-
-
-def checked_numbers(numbers: Tensor, hierarchy: Hierarchy | None) -> Tensor:
-    """Return (N,) class numbers; raise for one that is also the name of another class."""
-    if hierarchy is None or numbers.dim() != 1 or numbers.is_floating_point():
-        return numbers
-    for number in set(numbers.tolist()):
-        name = str(number)
-        if name in hierarchy and hierarchy.index(name) != number:
-            raise LabelError(
-                f"{number} could be the class number {number} or the class named {name!r}; give "
-                f"names as text, or class numbers as a tensor"
-            )
-    return numbers
-
-
-def one_per_row(rows: list[Any], hierarchy: Hierarchy | None) -> Tensor:
-    """Return (N,) class numbers of rows with one label each, -1 for a row without one."""
-    given = (None if has_no_label(row) else row for row in rows)
-    offsets, numbers = needed(hierarchy, "decisions").look_up(given, numbers=True)
-    counts = np.diff(offsets)
-    if (counts > 1).any():
-        row = int(np.flatnonzero(counts > 1)[0])
-        raise LabelError(f"row {row} has {counts[row]} labels, but a decision is one class")
-    found = np.full(len(rows), -1)
-    found[counts == 1] = numbers
-    return torch.from_numpy(found)
 
 
 def class_name(hierarchy: Hierarchy | None, number: int) -> str:

@@ -7,194 +7,192 @@ class would always beat the classes below it.
 Where entries are unknown, answers are compared on the known ones. Metrics of terminal classes leave
 such rows out; others read the smallest score there, and leave out rows of which nothing is known.
 
-METRICS: every metric by name. The entries stand next to their functions, in the files below.
+METRICS: every metric by name, with what tables, studies and sweeps need to know about it.
 
 Evaluation: figures by name, and how they are written wherever they are shown.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.accuracy import ENTRIES as ACCURACY
-from hierlearn.metrics.accuracy import RANKING
-from hierlearn.metrics.answers import ENTRIES as ANSWERS
+from hierlearn.metrics import accuracy, answers, calibration, sets
 from hierlearn.metrics.answers import Answers
-from hierlearn.metrics.average_precision import ENTRIES as AVERAGE_PRECISION
-from hierlearn.metrics.calibration import ENTRIES as CALIBRATION
-from hierlearn.metrics.hier_dist import ENTRIES as HIER_DIST
-from hierlearn.metrics.inputs import read_scores
-from hierlearn.metrics.metric import Metric
-from hierlearn.metrics.sets import ENTRIES as SETS
+from hierlearn.metrics.average_precision import average_precision, clus_au_prc
+from hierlearn.metrics.hier_dist import hier_dist, mistake_severity
+from hierlearn.metrics.inputs import check_option, read_scores, read_targets
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
     from hierlearn.metrics.inputs import Scores, Space, Targets
+    from hierlearn.metrics.modules import HierlearnMetric
 
     Figures = Mapping[str, Any]
 
-
-class Predictions(Answers):
-    """Node probabilities with their targets, as metrics read them; made like ``Answers``."""
-
-    def rows_of(self, metric: Metric) -> Tensor | None:
-        """Return (N,) bool the rows that a metric of scores reads; None for all."""
-        if self.mask is None:
-            return None
-        return self.mask.all(dim=1) if metric.of_terminals else self.mask.any(dim=1)
-
-    def read(self, metric: Metric) -> tuple[Tensor, Tensor]:
-        """Return what a metric of scores reads: p, or the terminal scores, and the targets."""
-        key = "terminal" if metric.of_terminals else metric.takes
-        if key not in self._read:
-            p, targets, rows = self.p, self.targets, self.rows_of(metric)
-            if self.mask is not None and rows is not None:
-                lowest = -1.0 if metric.takes == "scores" else 0.0
-                p, targets = p.masked_fill(~self.mask, lowest)[rows], targets[rows]
-            self._read[key] = terminal_scores(p, self.space) if metric.of_terminals else p, targets
-        return self._read[key]
-
-    def value(self, metric: Metric) -> Tensor:
-        """Return the metric."""
-        if metric.of_answers:
-            return metric.of(self)
-        return metric(*self.read(metric), self.space)
-
-    def figures(self, metrics: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return metrics by name; the argument is that of ``measure``."""
-        chosen = metrics is not None and metrics != "all"
-        found: dict[str, Any] = {}
-        for name in names_of(metrics):
-            metric = METRICS[name]
-            try:
-                check_supported(metric, self.space)
-                value = self.value(metric)
-            except HierlearnError:
-                if chosen:
-                    raise
-                found[name] = None  # too few classes, or rows without a label
-                continue
-            many = metric.by_level
-            found[name] = [plain(float(v)) for v in value] if many else plain(float(value))
-        return found
-
-    def rows(self, metric: Metric) -> NDArray[np.float64]:
-        """Return (N,) the metric of each row."""
-        metric.check_per_row()
-        if metric.of_answers:
-            found = metric.of(self, reduction="none")
-        else:
-            found = metric.rows(*self.read(metric), self.space)
-        rows = None if metric.of_answers else self.rows_of(metric)
-        if rows is not None:
-            some, found = found, torch.full((len(self.p),), torch.nan, dtype=torch.float64)
-            found[rows.cpu()] = some.cpu()
-        return found.cpu().numpy().astype(np.float64)
+Direction = Literal["up", "down", "none"]
+Takes = Literal["scores", "probabilities"]
+Unit = Literal["percent", "levels", "edges", "rank", "count", "score"]
 
 
-def measure(
-    probabilities: Scores,
-    targets: Targets,
-    label_space: Space,
-    metrics: Sequence[str] | None = None,
-    *,
-    mask: Tensor | None = None,
-    decoder: Decoder | str | None = None,
-) -> dict[str, Any]:
-    """Return metrics by name, ready for JSON: a number, or one per level.
+@dataclass(frozen=True)
+class Metric:
+    """A metric by name, called like every other: ``metric(scores, targets, label_space)``.
 
-    Args:
-        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
-        targets: (N, C) closed multi-hot, or labels.
-        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
-        metrics: names of METRICS, each of which must be defined for these rows; by default those
-            that are ``shown``, "all" for every one, None where one is not defined.
-        mask: (N, C) which targets are known, as ``Labels.mask`` returns; None for all.
-        decoder: how the model answers; by default the best terminal class.
+    A name and a function are enough: ``METRICS["mine"] = Metric("mine", my_function)``.
+
+    Attributes:
+        name: its name in METRICS.
+        function: ``function(scores, targets, label_space, **options)`` gets (N, C) tensors and a
+            ``LabelSpace``, and returns a number.
+        description: what it is, in one sentence without a period.
+        direction: "up" if larger is better, "down" if smaller is, "none" if neither.
+        unit: how it is shown: a fraction as "percent"; "levels" of the hierarchy, "edges", a
+            "rank", a "count", or else a "score".
+        options: fixed options of the function, and of the torchmetrics class.
+        module_class: its torchmetrics class; by default the one of ``hierlearn.metrics.modules``
+            with the same function.
+        takes: "scores" of any kind, or "probabilities" in [0, 1].
+        per_row: whether it is a mean over rows; the function then takes ``reduction="none"``.
+        by_level: whether it gives (L,) instead of one number.
+        of_terminals: whether it chooses among the terminal classes only.
+        of_answers: whether it is about what a decoder answers: the function gets ``Answers``
+            instead. Called with probabilities, these are the best terminal classes.
+        needs_tree: whether a DAG raises an error.
+        min_candidates: how many candidates it needs: classes, or terminal ones with
+            ``of_terminals``.
+        shown: whether it is measured where no metrics are named.
     """
-    return Predictions(probabilities, targets, label_space, mask, decoder).figures(metrics)
+
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+    direction: Direction = "up"
+    unit: Unit = "score"
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    module_class: Callable[..., HierlearnMetric] | None = None
+    takes: Takes = "scores"
+    per_row: bool = False
+    by_level: bool = False
+    of_terminals: bool = False
+    of_answers: bool = False
+    needs_tree: bool = False
+    min_candidates: int = 1
+    shown: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise HierlearnError(f"metric {self.name}: {self.function!r} is not a function")
+        check_option("direction", self.direction, Direction)
+        check_option("unit", self.unit, Unit)
+        check_option("takes", self.takes, Takes)
+        if self.per_row and self.by_level:
+            raise HierlearnError(f"metric {self.name} cannot be both per_row and by_level")
+
+    def __call__(self, scores: Scores, targets: Targets, label_space: Space) -> Tensor:
+        """Return the metric as a 0-dim float64 tensor, or (L,) where it is ``by_level``.
+
+        Args:
+            scores: (N, C) scores or probabilities, as ``takes`` says, or a ``HeadOutput``.
+            targets: (N, C) closed multi-hot, or labels.
+            label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        """
+        return self._call(scores, targets, label_space)
+
+    def rows(self, scores: Scores, targets: Targets, label_space: Space) -> Tensor:
+        """Return (N,) float64 the value of each row, NaN where a row does not count.
+
+        The arguments are those of a call.
+        """
+        self.check_per_row()
+        return self._call(scores, targets, label_space, reduction="none")
+
+    def check_per_row(self) -> None:
+        """Raise unless each row has a value."""
+        if not self.per_row:
+            raise HierlearnError(f"{self.name} is not a mean over rows, so no row has a value")
+
+    def _call(
+        self, scores: Scores, targets: Targets, label_space: Space, **reduction: str
+    ) -> Tensor:
+        space = LabelSpace.of(label_space)
+        if self.of_answers:
+            return self.of(Answers(scores, targets, space), **reduction)
+        read = read_scores(scores, space.hierarchy)
+        truth = read_targets(targets, space.hierarchy).to(read.device)
+        found = self.function(read, truth, space, **self.options, **reduction)
+        return torch.as_tensor(found, dtype=torch.float64)
+
+    def of(self, answers: Answers, **reduction: str) -> Tensor:
+        """Return a metric ``of_answers``.
+
+        Args:
+            answers: answers and truth.
+            reduction: ``reduction="none"`` for the value of each row.
+        """
+        found = self.function(answers, **self.options, **reduction)
+        return torch.as_tensor(found, dtype=torch.float64)
+
+    def unsupported_reason(self, label_space: Space) -> str | None:
+        """Return why the metric is not defined on a label space, or None where it is."""
+        space = LabelSpace.of(label_space)
+        if self.needs_tree and not space.hierarchy.is_tree:
+            return f"{self.name} needs a tree"
+        count, what = len(space), "classes"
+        if self.of_terminals:
+            count, what = len(space.terminals), "terminal classes"
+        if count < self.min_candidates:
+            return f"{self.name} needs {self.min_candidates} {what}, but there are {count}"
+        return None
+
+    def module(self, label_space: Space) -> HierlearnMetric:
+        """Return the torchmetrics class; without one of its own, one that keeps all scores."""
+        from hierlearn.metrics import modules
+
+        if self.module_class is not None:
+            return self.module_class(label_space, **self.options)
+        for one in vars(modules).values():
+            if getattr(one, "function", None) is self.function:
+                twin: HierlearnMetric = one(label_space, **self.options)
+                return twin
+        return modules.FunctionMetric(label_space, self)
+
+    # ------------------------------------------------------------------ figures
+
+    @property
+    def scale(self) -> int:
+        """What a value is multiplied by where it is shown: 100 for percent, else 1."""
+        return 100 if self.unit == "percent" else 1
+
+    def format(self, value: float | None, digits: int | None = None) -> str:
+        """Return a value as text, "74.67" for percent, "1.250" otherwise; "n/a" without one.
+
+        Args:
+            value: the value, not scaled; None or NaN where there is none.
+            digits: after the point; by default 2 for percent, else 3.
+        """
+        if value is None or math.isnan(value):
+            return "n/a"
+        if digits is None:
+            digits = 2 if self.unit == "percent" else 3
+        return f"{self.scale * value:.{digits}f}"
 
 
-def names_of(metrics: Sequence[str] | None) -> Sequence[str]:
-    """Return the names of metrics, of those that are shown where none are named, or of "all"."""
-    if metrics is None:
-        return shown_metrics()
-    return list(METRICS) if metrics == "all" else check_metrics(metrics)
-
-
-def measure_rows(
-    probabilities: Scores,
-    targets: Targets,
-    label_space: Space,
-    metrics: Sequence[str] | None = None,
-    *,
-    mask: Tensor | None = None,
-    decoder: Decoder | str | None = None,
-) -> dict[str, NDArray[np.float64]]:
-    """Return (N,) the value of each row by name, NaN where a row does not count.
-
-    Args:
-        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
-        targets: (N, C) closed multi-hot, or labels.
-        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
-        metrics: names of METRICS that are ``per_row``; by default those that are ``shown`` and
-            defined on the label space.
-        mask: (N, C) which targets are known; None for all.
-        decoder: how the model answers; by default the best terminal class.
-    """
-    given = Predictions(probabilities, targets, label_space, mask, decoder)
-    if metrics is None:
-        metrics = [
-            name
-            for name in shown_metrics()
-            if METRICS[name].per_row and METRICS[name].unsupported_reason(given.space) is None
-        ]
-    else:
-        for name in check_metrics(metrics):
-            check_supported(METRICS[name], given.space)
-    return {name: given.rows(METRICS[name]) for name in metrics}
-
-
-def compute(
-    name: str,
-    probabilities: Scores,
-    targets: Targets,
-    label_space: Space,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """Return one metric of probabilities, by name; the arguments are those of ``measure``."""
-    metric, space = find_metric(name), LabelSpace.of(label_space)
-    if mask is not None:
-        return Predictions(probabilities, targets, space, mask).value(metric)
-    p = read_scores(probabilities, space.hierarchy, "probabilities")
-    return metric(terminal_scores(p, space) if metric.of_terminals else p, targets, space)
-
-
-def check_supported(metric: Metric, label_space: LabelSpace) -> None:
-    """Raise where a metric is not defined on a label space."""
-    reason = metric.unsupported_reason(label_space)
-    if reason is not None:
-        raise HierlearnError(reason)
-
-
-def plain(value: float) -> float | None:
-    """Return a figure, or None for NaN, which JSON does not know."""
-    return None if value != value else value
-
-
-# ---------------------------------------- registry
+# ---------------------------------------- the registry
 
 
 def as_metric(name: str, value: Any) -> Metric | None:
@@ -204,22 +202,196 @@ def as_metric(name: str, value: Any) -> Metric | None:
     return Metric(name, value) if callable(value) else None
 
 
-BUILT_IN: dict[str, Metric] = {
-    metric.name: metric
-    for entries in (
-        ANSWERS,
-        RANKING,
-        HIER_DIST,
-        ACCURACY,
-        AVERAGE_PRECISION,
-        SETS,
-        CALIBRATION,
-    )
-    for metric in entries
-}
+of_answers = partial(Metric, takes="probabilities", of_answers=True, shown=True)
+fraction = partial(Metric, unit="percent", per_row=True)
+distance = partial(Metric, direction="down", unit="levels", per_row=True)
+of_sets = partial(Metric, options={"threshold": 0.5}, takes="probabilities")
+ENTRIES: tuple[Metric, ...] = (
+    of_answers(
+        "accuracy",
+        answers.accuracy,
+        "fraction of rows answered right at a level, of those with a label there",
+        unit="percent",
+        by_level=True,
+    ),
+    of_answers(
+        "exact",
+        answers.exact,
+        "fraction of rows answered exactly: right at every level",
+        unit="percent",
+        per_row=True,
+    ),
+    of_answers(
+        "severity",
+        answers.severity,
+        "levels wrong per mistake: the mean over the rows that are not exact",
+        direction="down",
+        unit="levels",
+        per_row=True,
+    ),
+    of_answers("f1", answers.f1, "hierarchical F1 of the answers, all rows together"),
+    of_answers(
+        "calibration",
+        answers.calibration,
+        "expected calibration error of the answered classes",
+        direction="down",
+        unit="percent",
+    ),
+    of_answers(
+        "answered",
+        answers.answered,
+        "fraction of rows that are answered by any class",
+        direction="none",
+        unit="percent",
+        per_row=True,
+    ),
+    of_answers(
+        "complete",
+        answers.complete,
+        "fraction of rows whose answer is not above the terminal classes",
+        direction="none",
+        unit="percent",
+        per_row=True,
+    ),
+    fraction("hit@1", accuracy.hit_at_k, "fraction of rows whose best class is positive"),
+    fraction(
+        "hit@5",
+        accuracy.hit_at_k,
+        "fraction of rows with a positive class among the 5 best",
+        options={"k": 5},
+        min_candidates=5,
+    ),
+    fraction("mrr", accuracy.mean_reciprocal_rank, "mean of 1 / rank of the first positive class"),
+    Metric(
+        "coverage",
+        accuracy.coverage,
+        "how far down the ranking all positive classes lie",
+        direction="down",
+        unit="rank",
+        per_row=True,
+    ),
+    distance(
+        "hier-dist",
+        hier_dist,
+        "height of the lowest common ancestor of best class and truth, as the paper defines it",
+    ),
+    distance(
+        "lca-height",
+        hier_dist,
+        "height of the lowest common ancestor over terminal classes, 0 where the best is correct",
+        options={"candidates": "terminal", "correct_cost": "zero"},
+        of_terminals=True,
+    ),
+    distance(
+        "hier-dist-path",
+        hier_dist,
+        "edges between the best class and the nearest terminal label",
+        unit="edges",
+        options={"reference": "terminal", "distance": "path"},
+        needs_tree=True,
+    ),
+    distance(
+        "hier-dist@5",
+        hier_dist,
+        "height of the lowest common ancestor, mean of the 5 best terminal classes",
+        options={"candidates": "terminal", "k": 5},
+        of_terminals=True,
+        min_candidates=5,
+    ),
+    distance(
+        "mistake-severity",
+        mistake_severity,
+        "height of the lowest common ancestor over the mistakes only, NaN without one",
+    ),
+    fraction(
+        "terminal-accuracy",
+        accuracy.terminal_accuracy,
+        "fraction of rows whose best terminal class is one of their terminal labels",
+        of_terminals=True,
+    ),
+    fraction(
+        "leaf-accuracy",
+        accuracy.leaf_accuracy,
+        "fraction of rows whose best leaf is positive, of those with a leaf label",
+    ),
+    Metric(
+        "level-accuracy",
+        accuracy.level_accuracy,
+        "fraction of rows whose best class of a level is positive, of those with a label there",
+        unit="percent",
+        by_level=True,
+    ),
+    Metric(
+        "mean-level",
+        accuracy.mean_predicted_level,
+        "mean level of the best class: how specific the predictions are, right or wrong",
+        direction="none",
+        unit="levels",
+        per_row=True,
+    ),
+    Metric(
+        "ap-micro",
+        average_precision,
+        "average precision of all entries pooled",
+        options={"average": "micro"},
+    ),
+    Metric(
+        "ap-macro",
+        average_precision,
+        "average precision of each class, mean over the classes with a positive row",
+        options={"average": "macro"},
+    ),
+    Metric(
+        "au-prc",
+        average_precision,
+        "pooled average precision without the roots of the Gene Ontology, as C-HMCNN reports it",
+        options={"classes": "evaluated"},
+    ),
+    Metric(
+        "clus-au-prc",
+        clus_au_prc,
+        "area under the pooled precision-recall curve, interpolated as Clus does",
+        options={"classes": "evaluated"},
+    ),
+    of_sets(
+        "hier-precision",
+        sets.hierarchical_precision,
+        "fraction of the classes with p >= 0.5, closed, that are true",
+    ),
+    of_sets(
+        "hier-recall",
+        sets.hierarchical_recall,
+        "fraction of the true classes that are among those with p >= 0.5, closed",
+    ),
+    of_sets("hier-f1", sets.hierarchical_f1, "harmonic mean of hier-precision and hier-recall"),
+    of_sets(
+        "exact-match",
+        sets.exact_match,
+        "fraction of rows whose classes with p >= 0.5, closed, are exactly the truth",
+        unit="percent",
+        per_row=True,
+    ),
+    Metric(
+        "calibration-error",
+        calibration.calibration_error,
+        "expected calibration error of each level",
+        direction="down",
+        takes="probabilities",
+        by_level=True,
+    ),
+    Metric(
+        "coherence-violations",
+        calibration.violations,
+        "edges per row whose child is more probable than its parent",
+        direction="down",
+        unit="count",
+        takes="probabilities",
+        per_row=True,
+    ),
+)
 METRICS = Registry(
     "metric",
-    BUILT_IN,
+    {metric.name: metric for metric in ENTRIES},
     group="hierlearn.metrics",
     expected="a hierlearn.metrics.Metric or a function",
     read=as_metric,
@@ -243,6 +415,113 @@ def check_metrics(names: Sequence[str]) -> Sequence[str]:
 def shown_metrics() -> list[str]:
     """Return the names of the metrics that are measured where none are named."""
     return [name for name, metric in METRICS.loaded.items() if metric.shown]
+
+
+# ---------------------------------------- measuring
+
+
+def measure(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    metrics: Sequence[str] | None = None,
+    *,
+    mask: Tensor | None = None,
+    decoder: Decoder | str | None = None,
+) -> dict[str, Any]:
+    """Return metrics by name, ready for JSON: a number, or one per level.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        metrics: names of METRICS, each of which must be defined for these rows; by default those
+            that are ``shown``, "all" for every one, None where one is not defined.
+        mask: (N, C) which targets are known, as ``Labels.mask`` returns; None for all.
+        decoder: how the model answers; by default the best terminal class.
+    """
+    return figures(Answers(probabilities, targets, label_space, mask, decoder), metrics)
+
+
+def figures(answers: Answers, metrics: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return metrics by name; the argument is that of ``measure``."""
+    chosen = metrics is not None and metrics != "all"
+    if not chosen:
+        metrics = shown_metrics() if metrics is None else list(METRICS)
+    found: dict[str, Any] = {}
+    for name in check_metrics(metrics or ()):
+        metric = METRICS[name]
+        try:
+            check_supported(metric, answers.space)
+            value = answers.value(metric)
+        except HierlearnError:
+            if chosen:
+                raise
+            found[name] = None  # too few classes, or rows without a label
+            continue
+        many = metric.by_level
+        found[name] = [plain(float(v)) for v in value] if many else plain(float(value))
+    return found
+
+
+def measure_rows(
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    metrics: Sequence[str] | None = None,
+    *,
+    mask: Tensor | None = None,
+    decoder: Decoder | str | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Return (N,) the value of each row by name, NaN where a row does not count.
+
+    Args:
+        probabilities: (N, C) node probabilities, or a ``HeadOutput``.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; of a ``Hierarchy``, the leaves.
+        metrics: names of METRICS that are ``per_row``; by default those that are ``shown`` and
+            defined on the label space.
+        mask: (N, C) which targets are known; None for all.
+        decoder: how the model answers; by default the best terminal class.
+    """
+    given = Answers(probabilities, targets, label_space, mask, decoder)
+    if metrics is None:
+        metrics = [
+            name
+            for name in shown_metrics()
+            if METRICS[name].per_row and METRICS[name].unsupported_reason(given.space) is None
+        ]
+    else:
+        for name in check_metrics(metrics):
+            check_supported(METRICS[name], given.space)
+    return {name: given.rows(METRICS[name]) for name in metrics}
+
+
+def compute(
+    name: str,
+    probabilities: Scores,
+    targets: Targets,
+    label_space: Space,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Return one metric of probabilities, by name; the arguments are those of ``measure``."""
+    metric, space = find_metric(name), LabelSpace.of(label_space)
+    if mask is not None:
+        return Answers(probabilities, targets, space, mask).value(metric)
+    p = read_scores(probabilities, space.hierarchy, "probabilities")
+    return metric(terminal_scores(p, space) if metric.of_terminals else p, targets, space)
+
+
+def check_supported(metric: Metric, label_space: LabelSpace) -> None:
+    """Raise where a metric is not defined on a label space."""
+    reason = metric.unsupported_reason(label_space)
+    if reason is not None:
+        raise HierlearnError(reason)
+
+
+def plain(value: float) -> float | None:
+    """Return a figure, or None for NaN, which JSON does not know."""
+    return None if value != value else value
 
 
 # ---------------------------------------- evaluation

@@ -33,10 +33,10 @@ from hierlearn.metrics.inputs import (
     as_targets,
     check_option,
     check_rows,
-    read_decisions,
+    encoded,
+    read_labels,
     reduce_rows,
 )
-from hierlearn.metrics.metric import Metric, unit_interval
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.metrics.inputs import Predicted, Scores, Space, Targets
 
-THRESHOLD = 0.5  # of the sets behind hier-precision, hier-recall, hier-f1 and exact-match
 Average = Literal["micro", "macro", "samples", "level"]
 Measure = Literal["precision", "recall", "f"]
 
@@ -67,8 +66,8 @@ def hierarchical_precision(
         average: "micro", "macro", "samples", or "level" for (L,).
         threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    answers, truth = answered_sets(predicted, targets, label_space, threshold)
-    return of_sets("precision", answers, truth, label_space, average)
+    sums = set_sums("precision", predicted, targets, label_space, average, threshold)
+    return set_value("precision", sums, average)
 
 
 def hierarchical_recall(
@@ -89,8 +88,8 @@ def hierarchical_recall(
         average: "micro", "macro", "samples", or "level" for (L,).
         threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    answers, truth = answered_sets(predicted, targets, label_space, threshold)
-    return of_sets("recall", answers, truth, label_space, average)
+    sums = set_sums("recall", predicted, targets, label_space, average, threshold)
+    return set_value("recall", sums, average)
 
 
 def hierarchical_f1(
@@ -113,9 +112,8 @@ def hierarchical_f1(
         beta: how much more recall weighs than precision.
         threshold: the smallest p of a class in a set, where probabilities are given.
     """
-    check_beta(beta)
-    answers, truth = answered_sets(predicted, targets, label_space, threshold)
-    return of_sets("f", answers, truth, label_space, average, beta)
+    sums = set_sums("f", predicted, targets, label_space, average, threshold, beta)
+    return set_value("f", sums, average, beta)
 
 
 def exact_match(
@@ -158,7 +156,9 @@ def answered_sets(
         answers = Coherent(space, threshold)(cast("Scores", predicted))
         shape = tuple(answers.shape)
     else:
-        given = read_decisions(predicted, hierarchy, "answers")
+        given = read_labels(predicted, hierarchy, "answers")
+        if not isinstance(given, torch.Tensor):
+            given = encoded(given, hierarchy, "answers")
         shape = (len(given) if given.dim() else 0, len(hierarchy))
         if given.dim() == 1:
             answers = ancestor_sets(space, as_classes(given, hierarchy=hierarchy))
@@ -183,29 +183,55 @@ def close(sets: Tensor, hierarchy: Hierarchy) -> Tensor:
     return closed
 
 
-def class_counts(answers: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (C,) float64 counts of rows per class: of both, of answers and of truth."""
-    both = answers & truth
-    return both.sum(0).double(), answers.sum(0).double(), truth.sum(0).double()
-
-
-def averaged(
-    counts: tuple[Tensor, Tensor, Tensor],
-    hierarchy: Hierarchy,
+def set_sums(
     measure: Measure,
+    predicted: Predicted,
+    targets: Targets,
+    label_space: Space,
     average: Average,
+    threshold: float | None = None,
     beta: float = 1.0,
 ) -> Tensor:
-    """Return the measure from ``class_counts``: micro, macro or per level."""
+    """Return what ``set_value`` reads, float64 sums over rows that add up over batches.
+
+    Returns:
+        (4, K): how often classes are answered and true, answered, and true, of all classes
+        together, per level or per class, as ``average`` says, and the number of rows. Of
+        "samples" the first is the sum of the measure over rows.
+    """
+    check_option("average", average, Average)
+    if not (math.isfinite(beta) and beta > 0):
+        raise HierlearnError(f"beta = {beta} must be a positive number")
+    answers, truth = answered_sets(predicted, targets, label_space, threshold)
+    parts = torch.stack([answers & truth, answers, truth])  # (3, N, C)
+    if average == "samples":
+        sums = parts.sum(dim=2).double()
+        sums[0] = ratio(measure, beta, *sums)
+        sums = sums.sum(dim=1, keepdim=True)
+    else:
+        sums = parts.sum(dim=1).double()  # (3, C)
     if average == "micro":
-        return ratio(measure, beta, *(x.sum() for x in counts))
+        sums = sums.sum(dim=1, keepdim=True)
+    elif average == "level":
+        slices = LabelSpace.of(label_space).hierarchy.level_slices
+        sums = torch.stack([sums[:, columns].sum(dim=1) for columns in slices], dim=1)
+    return torch.cat([sums, torch.full_like(sums[:1], len(truth))])
+
+
+def set_value(measure: Measure, sums: Tensor, average: Average, beta: float = 1.0) -> Tensor:
+    """Return the measure from ``set_sums``."""
+    both, answered, true, rows = sums.unbind()
+    check_rows(int(rows[0]), f"hierarchical {'F' if measure == 'f' else measure}")
+    if average == "samples":
+        return both[0] / rows[0]
+    found = ratio(measure, beta, both, answered, true)
+    if average == "micro":
+        return found[0]
     if average == "level":
-        levels = (torch.stack([x[c].sum() for c in hierarchy.level_slices]) for x in counts)
-        return ratio(measure, beta, *levels)
-    positive = counts[2] > 0
-    if not bool(positive.any()):
+        return found
+    if not bool((true > 0).any()):
         raise HierlearnError("no class has a positive row, so there is no macro average over them")
-    return ratio(measure, beta, *counts)[positive].mean()
+    return found[true > 0].mean()
 
 
 def ratio(measure: Measure, beta: float, both: Tensor, answered: Tensor, true: Tensor) -> Tensor:
@@ -217,69 +243,3 @@ def ratio(measure: Measure, beta: float, both: Tensor, answered: Tensor, true: T
     else:
         above, below = (1 + beta**2) * both, beta**2 * true + answered
     return torch.where(below > 0, above / below, 0.0)
-
-
-def check_beta(beta: float) -> None:
-    """Raise unless beta is a positive number."""
-    if not (math.isfinite(beta) and beta > 0):
-        raise HierlearnError(f"beta = {beta} must be a positive number")
-
-
-def row_ratios(answers: Tensor, truth: Tensor, measure: Measure, beta: float) -> Tensor:
-    """Return (N,) float64 the measure of each row."""
-    sizes = (x.sum(dim=1).double() for x in (answers & truth, answers, truth))
-    return ratio(measure, beta, *sizes)
-
-
-def of_sets(
-    measure: Measure,
-    answers: Tensor,
-    truth: Tensor,
-    label_space: Space,
-    average: Average,
-    beta: float = 1.0,
-) -> Tensor:
-    """Return the measure of closed (N, C) bool answers and truth."""
-    check_option("average", average, Average)
-    check_rows(len(truth), f"hierarchical {'F' if measure == 'f' else measure}")
-    if average == "samples":
-        return row_ratios(answers, truth, measure, beta).mean()
-    hierarchy = LabelSpace.of(label_space).hierarchy
-    return averaged(class_counts(answers, truth), hierarchy, measure, average, beta)
-
-
-ENTRIES = (
-    Metric(
-        "hier-precision",
-        hierarchical_precision,
-        "fraction of the classes with p >= 0.5, closed, that are true",
-        options={"threshold": THRESHOLD},
-        limits=unit_interval,
-        takes="probabilities",
-    ),
-    Metric(
-        "hier-recall",
-        hierarchical_recall,
-        "fraction of the true classes that are among those with p >= 0.5, closed",
-        options={"threshold": THRESHOLD},
-        limits=unit_interval,
-        takes="probabilities",
-    ),
-    Metric(
-        "hier-f1",
-        hierarchical_f1,
-        "harmonic mean of hier-precision and hier-recall",
-        options={"threshold": THRESHOLD},
-        limits=unit_interval,
-        takes="probabilities",
-    ),
-    Metric(
-        "exact-match",
-        exact_match,
-        "fraction of rows whose classes with p >= 0.5, closed, are exactly the truth",
-        unit="percent",
-        options={"threshold": THRESHOLD},
-        takes="probabilities",
-        per_row=True,
-    ),
-)

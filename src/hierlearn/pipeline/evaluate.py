@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hierlearn.datasets.dataset import row_names
 from hierlearn.errors import DataError, HierlearnError, plural, shorten
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics.measure import Predictions
+from hierlearn.metrics.answers import Answers
+from hierlearn.metrics.measure import figures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,12 +49,10 @@ def evaluate(
             that are ``shown``, "all" for every one, None where one is not defined.
         decoder: how it answers; by default the pipeline's own.
     """
-    return predictions(pipeline, dataset, decoder).figures(metrics)
+    return figures(predictions(pipeline, dataset, decoder), metrics)
 
 
-def predictions(
-    pipeline: Pipeline, dataset: Dataset, decoder: Decoder | None = None
-) -> Predictions:
+def predictions(pipeline: Pipeline, dataset: Dataset, decoder: Decoder | None = None) -> Answers:
     """Return what a pipeline predicts for labeled rows, ready to be measured.
 
     Args:
@@ -65,7 +64,7 @@ def predictions(
     p = pipeline.probabilities(dataset.inputs)  # to the last bit what predict decides on
     check_finite(p, dataset)
     space = pipeline.label_space
-    return Predictions(p, targets, space, mask, decoder or pipeline.make_decoder())
+    return Answers(p, targets, space, mask, decoder or pipeline.make_decoder())
 
 
 def truth_of(pipeline: Pipeline, dataset: Dataset) -> tuple[Tensor, Tensor | None]:

@@ -22,7 +22,7 @@ from hierlearn.errors import DataError, HierlearnError, plural
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.answers import wrong_levels
-from hierlearn.metrics.measure import STOPPING, shown
+from hierlearn.metrics.measure import STOPPING, figures, shown
 from hierlearn.networks.memories import remembered
 from hierlearn.pipeline.answers import level_names
 from hierlearn.pipeline.evaluate import predictions
@@ -148,7 +148,7 @@ def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
         decisions=decisions,
         several=bool((ends > 1).any()) or answers.single is None,
         answered_by=pipeline.decoder,
-        metrics={**given.figures(), **undefined_as_none(given, BEYOND)},
+        metrics={**figures(given), **undefined_as_none(given, BEYOND)},
         unlabeled=int(np.count_nonzero(ends == 0)),
     )
 
@@ -158,7 +158,7 @@ def undefined_as_none(given: Any, names: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         try:
-            found |= given.figures([name])
+            found |= figures(given, [name])
         except HierlearnError:
             found[name] = None
     return found

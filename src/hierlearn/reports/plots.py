@@ -33,7 +33,7 @@ import torch
 
 from hierlearn.errors import plural
 from hierlearn.metrics import operating_curve
-from hierlearn.metrics.answers import BINS, bin_of, binned_error
+from hierlearn.metrics.calibration import BINS, bin_of, binned_error
 from hierlearn.metrics.measure import measure_rows, shown
 from hierlearn.reports.decisions import decide
 from hierlearn.reports.markup import safe, table

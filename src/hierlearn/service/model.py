@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
-    from hierlearn.metrics.measure import Predictions
+    from hierlearn.metrics.answers import Answers
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.explain import Evidence
     from hierlearn.service.rows import Columns
@@ -160,7 +160,7 @@ class ServedModel:
         return made
 
     @cached_property
-    def calibrating(self) -> Predictions:
+    def calibrating(self) -> Answers:
         """What the model predicts for the rows by which it keeps a risk."""
         assert self.calibration is not None
         dataset = self.calibration
