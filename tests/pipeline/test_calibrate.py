@@ -121,6 +121,21 @@ def test_answers_are_as_probable_as_they_are_right(kind):
     assert right > right_before - 0.01
 
 
+@pytest.mark.parametrize("kind", ["texts", "mixed table"])
+def test_every_one_of_few_rows_is_left_out_once(kind):
+    """Of 60 rows alone, the share right is known to 6 points only."""
+    make, missed = KINDS[kind][0], []
+    for seed in range(4):
+        x, y = make(1500, seed=seed)
+        given = (x.iloc[:300], x.iloc[300:]) if hasattr(x, "iloc") else (x[:300], x[300:])
+        model = HierarchicalClassifier(random_state=0, device="cpu")
+        model.fit(given[0], y[:300], Hierarchy.from_paths(sorted(set(y))))
+        assert model.pipeline_.config["calibration"]["rows"] == 300
+        sure, right, _ = sure_and_right(model, given[1], y[300:])
+        missed.append(sure - right)
+    assert np.sqrt(np.mean(np.square(missed))) < 0.055
+
+
 def test_a_forest_is_less_unsure():
     how = {"recipe": "trees", "network_options": {"trees": 20}}
     (before, right_before), (sure, right) = measured(noisy_classes, 600, 2, how)
@@ -234,7 +249,10 @@ def held_of(dataset, weights=None):
     from hierlearn.training.prepare import PrepareOptions
 
     prepared = prepare(dataset, PLAN, torch.device("cpu"), PrepareOptions(weights=weights))
-    return left_out(prepared, Pipeline.from_prepared(prepared), dataset)
+    folds = left_out(prepared, Pipeline.from_prepared(prepared), dataset)
+    together = np.concatenate(folds)
+    assert len(set(together.tolist())) == len(together)
+    return folds[0]
 
 
 def test_copies_are_left_out_together():
@@ -265,6 +283,18 @@ def test_equal_rows_of_different_labels_are_no_copies():
     digests = np.array([5, 5, 7, 7, 9], dtype=np.uint64)
     assert copies(digests, np.array([0, 0, 1, 1, 2])).tolist() == [0, 0, 1, 1, 2]
     assert copies(digests, np.array([0, 1, 1, 1, 2])).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_long_training_is_repeated_once():
+    dataset, _, _ = digits(300)
+
+    def trainings(**settings):
+        plan = replace(PLAN, settings={**SETTINGS, **settings})
+        prepared = prepare(dataset, plan, torch.device("cpu"))
+        return len(left_out(prepared, Pipeline.from_prepared(prepared), dataset))
+
+    assert trainings() == 5
+    assert trainings(epochs=10_000) == 1
 
 
 def test_one_class_alone_is_left_as_it_is():

@@ -3,7 +3,8 @@
 Validation rows serve, where there are enough. Otherwise a tenth of the training rows, a fifth of
 few, is left out of a second training, which predicts them. What they say of its probabilities is
 taken over by the model of all rows, which differs by these rows only. Nothing is learned there but
-the scaling of the probabilities, see decoding/scaling.py.
+the scaling of the probabilities, see decoding/scaling.py. A mean over 60 rows has a standard error
+of 6 points: where a training takes a moment, fifths of few rows are left out in turn.
 
 Rows with the same id are left out together, and so are copies: equal inputs with equal labels,
 unless equal inputs often have different labels, as rows of few categories do.
@@ -16,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
 FEWEST = 40  # training rows, below which nothing can be said
 ENOUGH = 50  # validation rows to learn from
 PART = 10  # one training row of so many is left out,
-GOOD = 250  # or so many rows, where that is more,
+GOOD = 600  # or so many rows, where that is more,
 LARGEST = 5  # but no more than one row of so many
 MOST = 5000  # rows to learn from
 ENTRIES = 1 << 25  # probabilities of these, at most
+WORK = 10**10  # rows x epochs x weights that further trainings may take in all
 COPIES = 0.95  # of the groups of equal inputs, from which on they are copies
 
 
@@ -74,26 +77,37 @@ def calibrate(
     if here.world > 1 and prepared.decision.settings.parallel != "ddp":
         return  # a network in parts
     held, source = prepared.held_out, "validation rows"
-    model, counts = pipeline, None
+    most = min(MOST, max(ENTRIES // len(pipeline.label_space), LARGEST))
     if len(held) < ENOUGH and not prepared.decision.settings.patience:
-        held = left_out(prepared, pipeline, dataset)
-        source = "rows left out of a second training"
-        if not len(held):
+        folds = left_out(prepared, pipeline, dataset)
+        if not folds:
             return
-        reporting.message(f"calibrating: {plural(len(held), 'row')} left out of a second training")
-        model = second_training(prepared, dataset, held, here, weights, reporting)
-        counts = None if weights is None else weights[held]
-    most = max(ENTRIES // len(pipeline.label_space), LARGEST)
-    held = held[: min(MOST, most)]
+        held, again = np.concatenate(folds), "a second training"
+        if len(folds) > 1:
+            again = f"{len(folds)} further trainings"
+        source = f"rows left out of {again}"
+        reporting.message(f"calibrating: {plural(len(held), 'row')} left out of {again}")
+        models = [
+            second_training(prepared, dataset, fold, here, weights, reporting) for fold in folds
+        ]
+    else:
+        folds, models, weights = [held], [pipeline], None
+    folds = [fold[: most // len(folds)] for fold in folds]
+    held = np.concatenate(folds)
     if not len(held):
         return
     rows = dataset.take(held)
     policy = prepared.rows.labels.unlabeled_descendants
     labels = labels_of_rows(rows.labels, dataset.hierarchy, unlabeled_descendants=policy)
-    p = plain_probabilities(model, rows.inputs)
+    p = torch.cat(
+        [
+            plain_probabilities(model, dataset.take(fold).inputs)
+            for model, fold in zip(models, folds, strict=True)
+        ]
+    )
     mask = labels.mask() if policy == "ignore" else None
+    counts = None if weights is None else weights[held]
     by_level = not pipeline.make_decoder().keeps_order
-    counts = None if counts is None else counts[: len(held)]
     pipeline.scaling = fit_scaling(
         p, labels.targets(), pipeline.label_space, mask, counts, by_level=by_level
     )
@@ -109,8 +123,11 @@ def plain_probabilities(pipeline: Pipeline, inputs: object) -> Tensor:
     return replace(pipeline, scaling=None).probabilities(inputs)
 
 
-def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
-    """Return the numbers of the training rows, in the dataset, that a second training leaves out.
+def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> list[Ints]:
+    """Return which training rows, by number in the dataset, each further training leaves out.
+
+    None does where there are too few rows. Where a training takes a moment, there are more of them,
+    until GOOD rows were left out.
 
     Args:
         prepared: what was trained.
@@ -123,7 +140,7 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
     if rows.weights is not None:
         counted = np.flatnonzero(rows.weights.cpu().numpy() > 0)
     if len(counted) < FEWEST:
-        return np.zeros(0, dtype=np.int64)
+        return []
     if rows.ids is not None:
         groups = group_numbers([rows.ids[one] for one in counted.tolist()], len(counted))
     elif isinstance(inputs, RowGroups):
@@ -135,11 +152,16 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> Ints:
     wanted = max(len(counted) / PART, min(GOOD, len(counted) / LARGEST))
     folds = min(round(len(counted) / wanted), count)
     if folds < 2:
-        return np.zeros(0, dtype=np.int64)
+        return []
     classes = first_class(rows.labels)[counted]
-    fold = assign_folds(classes, groups, folds, prepared.decision.settings.seed)[groups]
-    found: Ints = trained[counted[fold == 0]]
-    return found
+    settings = prepared.decision.settings
+    fold = assign_folds(classes, groups, folds, settings.seed)[groups]
+    trainings = min(folds, round(GOOD * folds / len(counted)))
+    if settings.optimizer == "adamw":
+        weights = sum(parameter.numel() for parameter in prepared.network.parameters())
+        steps = len(counted) * settings.epochs * max(weights, 1)
+        trainings = min(trainings, WORK // steps)
+    return [trained[counted[fold == one]] for one in range(max(trainings, 1))]
 
 
 def copies(digests: NDArray[np.uint64], label_sets: Ints) -> Ints:

@@ -376,7 +376,8 @@ class Plan:
     calibration: bool = setting(
         True,
         "Make probabilities as sure as they should be: by validation rows, or by a tenth of the "
-        "training rows that a second training leaves out, which takes as long as the first.",
+        "training rows that a second training leaves out, which takes as long as the first; fifths "
+        "of few rows, in up to five trainings.",
         panel=HOW,
         study=False,
     )
