@@ -39,17 +39,6 @@ def test_it_writes_the_page_and_says_where(folder):
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_it_writes_the_plots_beside_the_page(folder, tmp_path):
-    done = run("study", "--png", "--out", "new/page.html", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    names = sorted(path.name for path in (tmp_path / "new" / "figures").iterdir())
-    assert names == [f"{n}.{e}" for n in ("levels", "metrics", "severity") for e in ("png", "svg")]
-    assert (tmp_path / "new" / "page.html").is_file()
-    assert not (folder / "report.html").exists()
-    for name in names:
-        assert name in done.stdout
-
-
 def test_a_page_elsewhere_is_replaced_only_by_force(folder, tmp_path, call):
     page = tmp_path / "page.html"
     page.write_text("mine")
@@ -151,11 +140,6 @@ def test_options_of_models_are_not_for_studies(folder, call, option):
     said = call(f"report study {option}", 2)
     name = option.split()[0]
     assert said == f"hierlearn: study is a study, which holds its rows; leave {name} out"
-
-
-def test_plots_are_not_for_models(model, call):
-    said = call("report model --data rows.csv --png", 2)
-    assert said == "hierlearn: --png writes the plots of a study; leave it out for a model"
 
 
 def test_a_page_never_replaces_its_rows(model, call):

@@ -230,7 +230,6 @@ def print_metrics(
 
 
 NAME = "report.html"
-FIGURES = ("metrics", "severity", "levels", "curriculum")  # of --png
 OF_MODELS = ("data", "rows", "missing", "trust", *(one.name for one in shared.SOURCE))
 
 
@@ -238,7 +237,6 @@ OF_MODELS = ("data", "rows", "missing", "trust", *(one.name for one in shared.SO
     *options(
         data=(str, "Labeled rows to report a model on: a dataset, or a file."),
         rows=(str, shared.ROWS),
-        png=(bool, "Also write the plots of a study as PNG and SVG, beside it in figures/."),
         out=(FILE, "Page to write; report.html in the folder if none."),
     ),
     *shared.LOADING,
@@ -253,7 +251,7 @@ def report(
     Examples:
         report model --data rows.csv
         report model --data rows.csv --rows valid --out page.html
-        report study --png
+        report study
     """
     from hierlearn.cli.show import working
     from hierlearn.cli.sources import check_goes_with
@@ -271,11 +269,6 @@ def report(
         given = [one for one in (options["data"], options["hierarchy"]) if one is not None]
         read = [one for one in folder.iterdir() if one.name != NAME]
         check_output(out, options["force"], inputs=[*given, *read])
-        figures = FIGURES if options["png"] else ()
-        for name in figures:
-            for ending in ("png", "svg"):
-                path = out.parent / "figures" / f"{name}.{ending}"
-                check_output(path, options["force"], inputs=[*given, *read])
     with working("reporting"):
         write = report_model if of_model else find_entry_point("hierlearn.reports", "study")
         written = write(folder, out, options)
@@ -302,8 +295,6 @@ def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
             f"{folder} is a model; name labeled rows to report on with --data, such as --data "
             f"rows.csv"
         )
-    if options["png"]:
-        raise HierlearnError("--png writes the plots of a study; leave it out for a model")
     return True
 
 

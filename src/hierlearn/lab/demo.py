@@ -20,6 +20,7 @@ from hierlearn.datasets.registry import load_dataset
 from hierlearn.decoding import make_decoder
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.names import shorten
+from hierlearn.lab.statistics import bootstrap_interval
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
@@ -45,7 +46,6 @@ ABOUT_HCL = (
     "HCL is the paper's, on one linear layer, with class losses averaged over each batch;\n"
     "what it does as printed: hierlearn paper"
 )
-DRAWS = 2000  # of the bootstrap
 RISK = 0.05  # of an answer that may stop early
 QUIET = Reporting(bar=False)
 HCL = Plan(
@@ -135,29 +135,39 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
     dataset = dataset or load_dataset("icd10cm", size="small")
     test = dataset.split("test")
     truth = [labels[0] for labels in test.labels]
-    say("a linear SVM over the categories, on words, as scikit-learn's users would begin")
-    begun = time.perf_counter()
-    answers = linear_svm(dataset)
-    methods = [Method("linear SVM (flat)", right_levels(dataset, answers), elapsed(begun))]
-    say("hierlearn with no option set")
-    begun = time.perf_counter()
-    default = train(dataset, Plan(), reporting=QUIET)
-    seconds = elapsed(begun)
-    answers = default.predict(test.inputs)
-    methods.append(Method("hierlearn, no option", right_levels(dataset, answers), seconds))
-    say("hierlearn with a memory, whose answers come with evidence")
-    begun = time.perf_counter()
+    methods: list[Method] = []
+
+    def measure(name: str, about: str, train_model: Callable[[], Any]) -> tuple[Any, list[str]]:
+        """Train a model and add its row; return it with its answers to the test rows."""
+        say(about)
+        begun = time.perf_counter()
+        model = train_model()
+        seconds = time.perf_counter() - begun
+        answers = list(model.predict(test.inputs))
+        methods.append(Method(name, right_levels(dataset, answers), seconds))
+        return model, answers
+
+    measure(
+        "linear SVM (flat)",
+        "a linear SVM over the categories, on words, as scikit-learn's users would begin",
+        lambda: linear_svm(dataset),
+    )
+    default, answers = measure(
+        "hierlearn, no option",
+        "hierlearn with no option set",
+        lambda: train(dataset, Plan(), reporting=QUIET),
+    )
     plan = Plan(recipe="quick")
-    memory = train(dataset, plan, out / "model", force=True, reporting=QUIET)
-    seconds = elapsed(begun)
-    recalled = memory.predict(test.inputs)
-    methods.append(Method("hierlearn, a memory", right_levels(dataset, recalled), seconds))
-    say("HCL, the loss of Goyal and Ghosh (2020), on one linear layer")
-    begun = time.perf_counter()
-    layer = train(dataset, HCL, reporting=QUIET)
-    seconds = elapsed(begun)
-    found = right_levels(dataset, layer.predict(test.inputs))
-    methods.append(Method("HCL, the paper's loss", found, seconds))
+    memory, recalled = measure(
+        "hierlearn, a memory",
+        "hierlearn with a memory, whose answers come with evidence",
+        lambda: train(dataset, plan, out / "model", force=True, reporting=QUIET),
+    )
+    measure(
+        "HCL, the paper's loss",
+        "HCL, the loss of Goyal and Ghosh (2020), on one linear layer",
+        lambda: train(dataset, HCL, reporting=QUIET),
+    )
     stopped, risk = stop_early(default, dataset, answers)
     return Demo(
         dataset=dataset,
@@ -169,22 +179,15 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
     )
 
 
-def elapsed(begun: float) -> float:
-    """Return the seconds since ``begun``."""
-    return time.perf_counter() - begun
-
-
-def linear_svm(dataset: Dataset) -> list[str]:
-    """Return the answers of a flat linear SVM on weighted words to the test rows."""
+def linear_svm(dataset: Dataset) -> Any:
+    """Return a flat linear SVM on weighted words, trained."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_pipeline
     from sklearn.svm import LinearSVC
 
-    rows, test = dataset.split("train"), dataset.split("test")
+    rows = dataset.split("train")
     model = make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC())
-    model.fit(rows.inputs, [labels[0] for labels in rows.labels])
-    found: list[str] = model.predict(test.inputs).tolist()
-    return found
+    return model.fit(rows.inputs, [labels[0] for labels in rows.labels])
 
 
 def right_levels(dataset: Dataset, answers: Sequence[str]) -> Bools:
@@ -202,10 +205,7 @@ def right_levels(dataset: Dataset, answers: Sequence[str]) -> Bools:
 def bootstrap(first: Bools, second: Bools) -> tuple[float, float, float]:
     """Return how much more often the second is right, with a 95 % interval over the rows."""
     difference = second.astype(np.float64) - first
-    draw = np.random.default_rng(0)
-    rows = draw.integers(0, len(difference), (DRAWS, len(difference)))
-    low, high = np.quantile(difference[rows].mean(axis=1), [0.025, 0.975])
-    return float(difference.mean()), float(low), float(high)
+    return float(difference.mean()), *bootstrap_interval(difference)
 
 
 def with_evidence(

@@ -108,34 +108,37 @@ def run_task(
     if task.candidate.is_pipeline:
         return run_pipelines(task, dataset, on_step)
     clock = Stopwatch()
-    prepared = prepare_task(task, dataset)
+    device = find_device(task.device)
+    prepared = prepare(dataset, task.plan, device)
+    if prepared.decision.settings.optimizer == "none" and len(task.seeds) > 1:
+        # Nothing is trained, so that all seeds are equal: one network serves them.
+        alone = {**task.plan.settings, "ensemble_size": 1}
+        prepared = prepare(dataset, replace(task.plan, settings=alone), device)
     check_metrics(task, prepared.label_space)
     log: list[dict[str, Any]] = []
-    fitted, collapse = fit_catching_collapse(prepared, log, on_step)
-    test = ready_rows(prepared, dataset.split("test"))
-    runs, rows = evaluate(task, prepared, fitted, test)
+    collapse = None
+    with warnings.catch_warnings(record=True) as caught:  # every seed would give a CollapseWarning
+        warnings.simplefilter("always", CollapseWarning)
+        fitted = fit(prepared, log, on_step)
+    for one in caught:
+        if not issubclass(one.category, CollapseWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        else:
+            collapse = collapse or str(one.message)
+    rows = ready_rows(prepared, dataset.split("test"))
+    runs, stored = evaluate(task, prepared, fitted, rows)
     members = members_of(prepared.network) or 1
-    evidence = find_evidence(prepared.network, prepared.answer, test)
+    evidence = find_evidence(prepared.network, prepared.answer, rows)
     if evidence is not None and members < len(runs):
         evidence = evidence.repeated(len(runs))
     about = {**clock.seconds(len(runs)), **network_size(prepared.network, members)}
-    for one in runs:
-        one.update(about)
+    for run_of_seed in runs:
+        run_of_seed.update(about)
     selected = None
     if fitted.selections:
         percentages = torch.stack(fitted.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
-    return Result(runs, rows, log, selected, collapse, evidence)
-
-
-def prepare_task(task: Task, dataset: Dataset) -> Prepared:
-    """Return what trains all seeds at once; one network where nothing is trained: all are equal."""
-    device = find_device(task.device)
-    prepared = prepare(dataset, task.plan, device)
-    if prepared.decision.settings.optimizer != "none" or len(task.seeds) == 1:
-        return prepared
-    one = {**task.plan.settings, "ensemble_size": 1}
-    return prepare(dataset, replace(task.plan, settings=one), device)
+    return Result(runs, stored, log, selected, collapse, evidence)
 
 
 def run_pipelines(
@@ -149,6 +152,12 @@ def run_pipelines(
     check_metrics(task, LabelSpace.from_labels(Labels(training.labels, dataset.hierarchy)))
     logs: list[list[dict[str, Any]]] = []
     runs, parts = [], []
+
+    def report(number: int, step: int, of: int) -> None:
+        """Report a step of one of the trainings as a step of all of them."""
+        assert on_step is not None
+        on_step(number * of + step, len(task.seeds) * of)
+
     for number, seed in enumerate(task.seeds):
         clock = Stopwatch()
         settings = {**task.plan.settings, "seed": seed, "device": task.device}
@@ -156,7 +165,7 @@ def run_pipelines(
         reporting = Reporting(
             bar=False,
             on_epoch=logs[-1].append,
-            on_step=on_step and partial(in_part, on_step, number, len(task.seeds)),
+            on_step=on_step and partial(report, number),
         )
         # Networks are compared as they are trained, and so are these.
         plan = replace(task.plan, calibration=False, settings=settings)
@@ -222,31 +231,10 @@ def is_solved(settings: Mapping[str, Any]) -> bool:
     return settings.get("optimizer") == "lbfgs"
 
 
-def in_part(on_step: Callable[[int, int], None], part: int, parts: int, step: int, of: int) -> None:
-    """Report a step of one of several trainings as a step of all of them."""
-    on_step(part * of + step, parts * of)
-
-
 def check_metrics(task: Task, space: LabelSpace) -> None:
     """Raise on a metric that is not defined for these classes, before hours of training."""
     for name in task.metrics:
         check_supported(find_metric(name), space)
-
-
-def fit_catching_collapse(
-    prepared: Prepared,
-    log: list[dict[str, Any]],
-    on_step: Callable[[int, int], None] | None = None,
-) -> tuple[Fitted, str | None]:
-    """Train as ``fit`` does; return the first CollapseWarning, where every seed would give one."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CollapseWarning)
-        fitted = fit(prepared, log, on_step)
-    collapses = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
-    for one in caught:
-        if not issubclass(one.category, CollapseWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return fitted, collapses[0] if collapses else None
 
 
 def fit(

@@ -114,130 +114,6 @@ def find_suite(name: str) -> Suite:
     return SUITES[name]
 
 
-@dataclass
-class SuiteRun:
-    """A suite that is run, one set after the other.
-
-    Attributes:
-        suite: a Suite, or a name of SUITES.
-        out: the folder.
-        methods: candidates, as ``compare`` takes them; None for those of the suite.
-        protocol: how to train and evaluate; 5 seeds if None.
-        data_dir: the folder of benchmark files.
-        force: replace other studies in the folder.
-        executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
-        absent: why a set was left out, by name; filled by ``run``.
-        left_out: why a method was left out of a set, by set and key; filled by ``run``.
-    """
-
-    suite: Suite | str
-    out: Path | str
-    methods: Sequence[str | Candidate] | None = None
-    protocol: Protocol | None = None
-    data_dir: Path | str | None = None
-    force: bool = False
-    executor: Executor | int = 1
-    absent: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.suite = find_suite(self.suite) if isinstance(self.suite, str) else self.suite
-        self.out = Path(self.out)
-        self.candidates = parse_candidates(list(self.methods or self.suite.methods))
-        asked = self.protocol or Protocol(seeds=SUITE_SEEDS, metrics=self.suite.metrics)
-        names = dict.fromkeys((*asked.metrics, self.suite.metric))
-        self.protocol = asked.with_changes(metrics=tuple(names))
-        self.protocol.check(self.candidates)
-
-    def datasets(self) -> Iterator[tuple[str, Dataset]]:
-        """Yield every set that is there, by name."""
-        assert isinstance(self.suite, Suite)
-        for name in self.suite.datasets:
-            try:
-                yield name, load_set(self.suite, name, self.data_dir)
-            except DataError as error:
-                self.absent[name] = str(error)
-
-    def run(
-        self,
-        on_message: Callable[[str], None] | None = None,
-        on_step: Callable[[int, int, int], None] | None = None,
-    ) -> dict[str, Study]:
-        """Run the studies of all sets that are there, or resume them; return them by name.
-
-        Args:
-            on_message: called with a sentence on every set.
-            on_step: called with the candidate's number among those of all sets, the step and the
-                number of steps.
-        """
-        assert self.protocol is not None
-        begun: dict[str, Comparison] = {}
-
-        def studies() -> Iterator[Comparison]:
-            for name, dataset in self.datasets():
-                if on_message is not None:
-                    classes = len(dataset.hierarchy)
-                    on_message(f"{name}: {len(dataset):,} rows, {classes:,} classes")
-                one = self._begin(name, dataset)
-                if one is not None:
-                    begun[name] = one
-                    yield one
-            if on_step is not None:  # what is left out is no more to wait for
-                for name in self.absent:
-                    for number in range(len(self.candidates)):
-                        on_step(self._first(name) + number, 1, 1)
-
-        def on_error(study: Comparison, error: HierlearnError) -> None:
-            self.absent[study.study.folder.name] = str(error)
-
-        with engine_of(self.executor, gpu=uses_gpu(self.protocol, self.executor)) as engine:
-            run_studies(studies(), engine, on_step, on_error)
-        finished: dict[str, Study] = {}
-        for name, one in begun.items():
-            if one.left_out:
-                self.left_out[name] = one.left_out
-            if one.failed:
-                continue
-            if not one.study.finished:
-                reasons = by_reason(one.left_out).items()
-                self.absent[name] = "; ".join(f"{', '.join(k)}: {why}" for why, k in reasons)
-                continue
-            finished[name] = one.study
-            publish(one.study)
-        return finished
-
-    def _begin(self, name: str, dataset: Dataset) -> Comparison | None:
-        """Begin the study of a set; None where that raises an error, which is kept."""
-        assert self.protocol is not None
-        folder = Path(self.out) / name
-        try:
-            one = begin(dataset, self.candidates, folder, self.protocol, force=self.force)
-        except HierlearnError as error:
-            self.absent[name] = str(error)
-            return None
-        one.first, one.leaves_out = self._first(name), True
-        return one
-
-    def _first(self, name: str) -> int:
-        """Return the number of the first candidate of a set among those of all sets."""
-        assert isinstance(self.suite, Suite)
-        return self.suite.datasets.index(name) * len(self.candidates)
-
-    def finish(self, studies: Mapping[str, Study]) -> dict[str, Any]:
-        """Write suite.json; return its content.
-
-        Args:
-            studies: by the names of the sets.
-        """
-        assert isinstance(self.suite, Suite)
-        if not studies:
-            reasons = "; ".join(f"{quoted(n)}: {w}" for w, n in by_reason(self.absent).items())
-            raise HierlearnError(f"no set of the suite {self.suite.name} could be run: {reasons}")
-        summary = summarize_suite(self.suite, self.candidates, studies, self.absent, self.left_out)
-        write_texts(Path(self.out), {"suite.json": as_json(summary)})
-        return summary
-
-
 def compare_suite(
     suite: Suite | str,
     out: Path | str,
@@ -248,6 +124,7 @@ def compare_suite(
     force: bool = False,
     executor: Executor | int = 1,
     on_message: Callable[[str], None] | None = None,
+    on_step: Callable[[int, int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Compare methods on every set of a suite that is there; resume what was interrupted.
 
@@ -260,13 +137,87 @@ def compare_suite(
         force: replace other studies in the folder.
         executor: where candidates are trained, as ``compare`` takes it; those of all sets at once.
         on_message: called with a sentence on every set.
+        on_step: called with the candidate's number among those of all sets, the step and the number
+            of steps.
 
     Returns:
         Every figure, ready for JSON: the content of suite.json. ``write_suite`` of
-        ``hierlearn.reports`` makes a page of it.
+        ``hierlearn.lab.pages`` makes a page of it.
     """
-    run = SuiteRun(suite, out, methods, protocol, data_dir, force, executor)
-    return run.finish(run.run(on_message))
+    suite, out = find_suite(suite) if isinstance(suite, str) else suite, Path(out)
+    candidates = parse_candidates(list(methods or suite.methods))
+    protocol = protocol or Protocol(seeds=SUITE_SEEDS, metrics=suite.metrics)
+    names = dict.fromkeys((*protocol.metrics, suite.metric))
+    protocol = protocol.with_changes(metrics=tuple(names))
+    protocol.check(candidates)
+    absent: dict[str, str] = {}  # why a set was left out
+    begun: dict[str, Comparison] = {}
+
+    def studies() -> Iterator[Comparison]:
+        for place, name in enumerate(suite.datasets):
+            first = place * len(candidates)
+            try:
+                dataset = load_set(suite, name, data_dir)
+                if on_message is not None:
+                    classes = len(dataset.hierarchy)
+                    on_message(f"{name}: {len(dataset):,} rows, {classes:,} classes")
+                one = begin(dataset, candidates, out / name, protocol, force=force)
+            except HierlearnError as error:
+                absent[name] = str(error)
+                if on_step is not None:  # nothing more to wait for
+                    for number in range(first, first + len(candidates)):
+                        on_step(number, 1, 1)
+                continue
+            one.first, one.leaves_out = first, True
+            begun[name] = one
+            yield one
+
+    def on_error(study: Comparison, error: HierlearnError) -> None:
+        absent[study.study.folder.name] = str(error)
+
+    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
+        run_studies(studies(), engine, on_step, on_error)
+    finished: dict[str, Comparison] = {}
+    for name, one in begun.items():
+        if one.failed:
+            continue
+        if one.study.finished:
+            publish(one.study)
+            finished[name] = one
+        else:
+            reasons = by_reason(one.left_out).items()
+            absent[name] = "; ".join(f"{', '.join(keys)}: {why}" for why, keys in reasons)
+    if not finished:
+        why = "; ".join(f"{quoted(n)}: {w}" for w, n in by_reason(absent).items())
+        raise HierlearnError(f"no set of the suite {suite.name} could be run: {why}")
+    printed = read_published(suite)
+    whole = [one.study.folder for one in finished.values() if not one.left_out]
+    ranks, no_ranks = ranks_of([one.study.folder for one in finished.values()], suite.metric)
+    summary = {
+        "format": FORMAT,
+        "version": VERSION,
+        "suite": suite.name,
+        "description": suite.description,
+        "protocol": suite.protocol,
+        "metric": suite.metric,
+        "candidates": [one.key for one in candidates],
+        "labels": [one.title for one in candidates],
+        "sets": [
+            {
+                **set_figures(name, one.study, candidates, suite.metric, printed.get(name, [])),
+                "left_out": dict(one.left_out),
+            }
+            for name, one in finished.items()
+        ],
+        "absent": absent,
+        "ranks": ranks,
+        "no_ranks": no_ranks,
+        "ranks_of_all": None,
+    }
+    if 1 < len(whole) < len(finished):  # the sets where no method was left out
+        summary["ranks_of_all"], _ = ranks_of(whole, suite.metric)
+    write_texts(out, {"suite.json": as_json(summary)})
+    return summary
 
 
 def load_set(suite: Suite, name: str, data_dir: Path | str | None) -> Dataset:
@@ -294,44 +245,6 @@ def by_reason(absent: Mapping[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, why in absent.items():
         found.setdefault(why, []).append(name)
-    return found
-
-
-def summarize_suite(
-    suite: Suite,
-    candidates: Sequence[Candidate],
-    studies: Mapping[str, Study],
-    absent: Mapping[str, str],
-    left_out: Mapping[str, Mapping[str, str]],
-) -> dict[str, Any]:
-    """Return every figure of a suite, ready for JSON."""
-    printed = read_published(suite)
-    found: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "suite": suite.name,
-        "description": suite.description,
-        "protocol": suite.protocol,
-        "metric": suite.metric,
-        "candidates": [one.key for one in candidates],
-        "labels": [one.title for one in candidates],
-        "sets": [
-            {
-                **set_figures(name, study, candidates, suite.metric, printed.get(name, [])),
-                "left_out": dict(left_out.get(name, {})),
-            }
-            for name, study in studies.items()
-        ],
-        "absent": dict(absent),
-        "ranks": None,
-        "no_ranks": None,
-        "ranks_of_all": None,
-    }
-    every = [one.folder for one in studies.values()]
-    found["ranks"], found["no_ranks"] = ranks_of(every, suite.metric)
-    whole = [one.folder for name, one in studies.items() if not left_out.get(name)]
-    if 1 < len(whole) < len(every):  # where no method was left out
-        found["ranks_of_all"], _ = ranks_of(whole, suite.metric)
     return found
 
 

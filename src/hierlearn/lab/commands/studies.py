@@ -266,33 +266,35 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     refused += ("test_fraction", "dataset_option")
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", asked, *refused)
     check_data_dir(options["data_dir"])
+    from hierlearn.lab.candidates import parse_candidates
     from hierlearn.lab.pages import write_suite
     from hierlearn.lab.study import check_collection
-    from hierlearn.lab.suites import SUITE_SEEDS, SuiteRun, by_reason, find_suite
+    from hierlearn.lab.suites import SUITE_SEEDS, by_reason, compare_suite, find_suite
 
     check_collection(options["out"])
     suite = find_suite(options["suite"])
     methods = suite.methods if options["methods"] == METHODS else split_names(options["methods"])
+    candidates = parse_candidates(list(methods))
     protocol = make_protocol(options, seeds=SUITE_SEEDS, metrics=suite.metrics)
-    with executor_of(options, len(methods) * len(suite.datasets)) as executor:
-        run = SuiteRun(
+    count = f"{plural(len(candidates), 'method')}, {plural(protocol.seeds, 'seed')} each"
+    jobs = len(candidates) * len(suite.datasets)
+    with executor_of(options, jobs) as executor, bar(jobs) as (_, on_step):
+        summary = compare_suite(
             suite,
             options["out"],
-            methods,
+            candidates,
             protocol,
-            options["data_dir"],
-            options["force"],
-            executor,
+            data_dir=options["data_dir"],
+            force=options["force"],
+            executor=executor,
+            on_message=lambda text: print_plain(console, f"{text}; {count}"),
+            on_step=on_step,
         )
-        count = f"{plural(len(run.candidates), 'method')}, {plural(protocol.seeds, 'seed')} each"
-        with bar(len(run.candidates) * len(suite.datasets)) as (_, on_step):
-            studies = run.run(lambda text: print_plain(console, f"{text}; {count}"), on_step)
-    for why, names in by_reason(run.absent).items():
+    for why, names in by_reason(summary["absent"]).items():
         print_plain(console, f"left out: {', '.join(names)}: {why}")
-    for name, reasons in run.left_out.items():
-        for why, keys in by_reason(reasons).items():
-            print_plain(console, f"left out of {name}: {', '.join(keys)}: {why}")
-    summary = run.finish(studies)
+    for one in summary["sets"]:
+        for why, keys in by_reason(one["left_out"]).items():
+            print_plain(console, f"left out of {one['name']}: {', '.join(keys)}: {why}")
     page = write_suite(summary, options["out"])
     print_suite(console, summary)
     ranks = summary["ranks"]

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
-from inspect import signature
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,18 +27,13 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from hierlearn.hierarchy.structure import Ints
 
 
 CORRUPTED = ("train", "valid")  # the test split stays clean, so that it measures the damage
 TRIES = 16  # random draws of a parent before its level is searched
-COUNTS = ("rows", "features", "depth", "fan_out", "labels_per_row")
-RATES = ("ragged", "dag")
-SPLIT_NAMES = ("train", "valid", "test")
 
 
 def check_rate(name: str, rate: float) -> None:
@@ -141,88 +135,56 @@ def corrupt_hierarchy(dataset: Dataset, rate: float, seed: int = 0) -> tuple[Dat
     dataset = with_terminal_labels(dataset)
     clean = dataset.hierarchy
     rng = seeded(seed)
-    moves = EdgeMoves(clean)
-    edges = np.array(moves.edges).reshape(-1, 2)
-    for child, place in rng.permutation(edges)[: round(rate * len(edges))].tolist():
-        moves.move(child, place, rng)
-    noisy = moves.hierarchy()
-    if clean.named_by == "id":
-        return replace(dataset, hierarchy=noisy), clean_numbers(noisy, clean.names)
-    names = moves.path_names()
-    renamed = dict(zip(clean.names, names, strict=True))
-    labels = [[renamed[label] for label in row] for row in dataset.labels]
-    return replace(dataset, hierarchy=noisy, labels=labels), clean_numbers(noisy, names)
-
-
-class EdgeMoves:
-    """A hierarchy whose edges are moved one by one.
-
-    Args:
-        clean: the hierarchy to begin with.
-
-    Attributes:
-        bare: (C,) the bare name of each class, with a mark where its parent had that name already.
-        parents: the parents of each class.
-    """
-
-    def __init__(self, clean: Hierarchy) -> None:
-        self.clean = clean
-        self.bare = list(clean.bare_names)
-        self.parents = [sorted(clean.parents(number)) for number in range(len(clean))]
-        self._true = [set(above) for above in self.parents]
-        self._taken = Counter(  # how often a parent has a child of a name
-            (parent, self.bare[child])
-            for child, above in enumerate(self.parents)
-            for parent in above
-        )
-
-    @property
-    def edges(self) -> list[tuple[int, int]]:
-        """Each edge as a child and the position of the parent among its parents."""
-        return [
-            (child, place)
-            for child, above in enumerate(self.parents)
-            for place in range(len(above))
-        ]
-
-    def move(self, child: int, place: int, rng: np.random.Generator) -> None:
-        """Move an edge to a random wrong parent on the same level, if there is one."""
-        new = self._draw_parent(child, place, rng)
+    bare = list(clean.bare_names)
+    parents = [sorted(clean.parents(number)) for number in range(len(clean))]
+    true = [set(above) for above in parents]
+    # How often a parent has a child of a name.
+    taken = Counter(
+        (parent, bare[child]) for child, above in enumerate(parents) for parent in above
+    )
+    edges = [(child, place) for child, above in enumerate(parents) for place in range(len(above))]
+    moving = rng.permutation(np.array(edges).reshape(-1, 2))[: round(rate * len(edges))]
+    for child, place in moving.tolist():
+        name, old = bare[child], parents[child][place]
+        level = clean.level_slices[clean.levels[old] - 1]
+        new = draw_parent(level, true[child].union(parents[child]), taken, name, rng)
         if new is None:
-            return
-        name = self.bare[child]
-        self._taken[self.parents[child][place], name] -= 1
-        while self._taken[new, name]:
+            continue
+        taken[old, name] -= 1
+        while taken[new, name]:
             name += "'"
-        self._taken[new, name] += 1
-        self.bare[child] = name
-        self.parents[child][place] = new
+        taken[new, name] += 1
+        bare[child], parents[child][place] = name, new
+    # The stored form rather than a builder: it keeps the names, the separator and the root.
+    form = {**json.loads(clean.to_json()), "names": bare, "parents": parents}
+    noisy = Hierarchy.from_json(json.dumps(form))
+    names = list(clean.names)
+    if clean.named_by != "id":  # names are paths, which follow the parents
+        for number, (name, above) in enumerate(zip(bare, parents, strict=True)):  # parents first
+            names[number] = clean.sep.join([*(names[parent] for parent in above), name])
+        renamed = dict(zip(clean.names, names, strict=True))
+        labels = [[renamed[label] for label in row] for row in dataset.labels]
+        dataset = replace(dataset, labels=labels)
+    number_of = {name: number for number, name in enumerate(names)}
+    clean_numbers = np.array([number_of[name] for name in noisy.names], dtype=np.int64)
+    return replace(dataset, hierarchy=noisy), clean_numbers
 
-    def _draw_parent(self, child: int, place: int, rng: np.random.Generator) -> int | None:
-        """Draw a class that never was a parent, if possible without a child of the same name."""
-        name = self.bare[child]
-        level = self.clean.level_slices[self.clean.levels[self.parents[child][place]] - 1]
-        barred = self._true[child].union(self.parents[child])
-        for drawn in rng.integers(level.start, level.stop, size=TRIES).tolist():
-            if drawn not in barred and not self._taken[drawn, name]:
-                return int(drawn)
-        others = [one for one in range(level.start, level.stop) if one not in barred]
-        if not others:
-            return None
-        return int(rng.choice([one for one in others if not self._taken[one, name]] or others))
 
-    def hierarchy(self) -> Hierarchy:
-        """Return the hierarchy as it is now."""
-        # The stored form rather than a builder: it keeps the names, the separator and the root.
-        form = {**json.loads(self.clean.to_json()), "names": self.bare, "parents": self.parents}
-        return Hierarchy.from_json(json.dumps(form))
-
-    def path_names(self) -> list[str]:
-        """Return the name of each class, in the order of the clean hierarchy."""
-        names: list[str] = []
-        for name, above in zip(self.bare, self.parents, strict=True):  # parents before children
-            names.append(self.clean.sep.join([*(names[parent] for parent in above), name]))
-        return names
+def draw_parent(
+    level: slice,
+    barred: set[int],
+    taken: Mapping[tuple[int, str], int],
+    name: str,
+    rng: np.random.Generator,
+) -> int | None:
+    """Draw a class of a level that is not barred, if possible without a child of the same name."""
+    for drawn in rng.integers(level.start, level.stop, size=TRIES).tolist():
+        if drawn not in barred and not taken[drawn, name]:
+            return int(drawn)
+    others = [one for one in range(level.start, level.stop) if one not in barred]
+    if not others:
+        return None
+    return int(rng.choice([one for one in others if not taken[one, name]] or others))
 
 
 def with_terminal_labels(dataset: Dataset) -> Dataset:
@@ -235,12 +197,6 @@ def with_terminal_labels(dataset: Dataset) -> Dataset:
     names = [dataset.hierarchy.names[number] for number in numbers]
     rows = [names[begin:end] for begin, end in pairwise(offsets)]
     return replace(dataset, labels=rows)
-
-
-def clean_numbers(noisy: Hierarchy, names: Sequence[str]) -> Ints:
-    """Return (C,) the clean number of each noisy class; ``names`` are the noisy, in clean order."""
-    number = {name: place for place, name in enumerate(names)}
-    return np.array([number[name] for name in noisy.names], dtype=np.int64)
 
 
 # ---------------------------------------- rows around the classes of a random taxonomy
@@ -275,11 +231,23 @@ def random_hierarchy(
     return Hierarchy.from_parents(parents)
 
 
-@dataclass(frozen=True)
-class Synthetic:
-    """The options of ``make_synthetic``; checks itself.
+def make_synthetic(
+    rows: int = 2000,
+    features: int = 32,
+    depth: int = 3,
+    fan_out: int = 4,
+    ragged: float = 0.0,
+    dag: float = 0.0,
+    labels_per_row: int = 1,
+    decay: float = 0.6,
+    spread: float = 0.5,
+    label_noise: float = 0.0,
+    hierarchy_noise: float = 0.0,
+    seed: int = 0,
+) -> Dataset:
+    """Draw a dataset with splits "train" (60 %), "valid" (20 %) and "test" (20 %).
 
-    Attributes:
+    Args:
         rows: N.
         features: D.
         depth: the number of levels.
@@ -293,83 +261,38 @@ class Synthetic:
         hierarchy_noise: the fraction of edges that lead to a wrong parent.
         seed: the same seed gives the same data.
     """
-
-    rows: int = 2000
-    features: int = 32
-    depth: int = 3
-    fan_out: int = 4
-    ragged: float = 0.0
-    dag: float = 0.0
-    labels_per_row: int = 1
-    decay: float = 0.6
-    spread: float = 0.5
-    label_noise: float = 0.0
-    hierarchy_noise: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in COUNTS:
-            if getattr(self, name) < 1:
-                raise DataError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in RATES:
-            check_rate(name, getattr(self, name))
-
-    def draw_centers(self, hierarchy: Hierarchy, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return (C, D) the center of each class."""
-        centers = np.zeros((len(hierarchy), self.features))
-        for number in range(len(hierarchy)):
-            above = list(hierarchy.parents(number))
-            size = self.decay ** (int(hierarchy.levels[number]) - 1)
-            offset = size * rng.standard_normal(self.features)
-            centers[number] = offset + (centers[above].mean(axis=0) if above else 0)
-        return centers
-
-    def draw_rows(
-        self, hierarchy: Hierarchy, centers: NDArray[np.float64], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float32], list[list[str]]]:
-        """Return (N, D) rows around the centers of their terminal classes, and their labels."""
-        inputs = np.empty((self.rows, self.features))
-        labels: list[list[str]] = []
-        most = min(self.labels_per_row, len(hierarchy.leaves))
-        for row in range(self.rows):
-            chosen = rng.choice(hierarchy.leaves, size=rng.integers(1, most + 1), replace=False)
-            noise = self.spread * rng.standard_normal(self.features)
-            inputs[row] = centers[chosen].mean(axis=0) + noise
-            labels.append([hierarchy.names[number] for number in np.sort(chosen)])
-        return inputs.astype(np.float32), labels
-
-    def draw(self) -> Dataset:
-        """Draw the dataset."""
-        rng = seeded(self.seed)
-        hierarchy = random_hierarchy(
-            self.depth, self.fan_out, rng, ragged=self.ragged, dag=self.dag
-        )
-        inputs, labels = self.draw_rows(hierarchy, self.draw_centers(hierarchy, rng), rng)
-        cuts = [round(0.6 * self.rows), round(0.8 * self.rows)]
-        parts = np.split(rng.permutation(self.rows), cuts)
-        dataset = Dataset(
-            inputs=inputs,
-            labels=labels,
-            hierarchy=hierarchy,
-            splits={name: np.sort(part) for name, part in zip(SPLIT_NAMES, parts, strict=True)},
-            name="synthetic",
-            feature_names=tuple(f"x{number}" for number in range(self.features)),
-            source=f"drawn at random with seed {self.seed}",
-        )
-        dataset = with_label_noise(dataset, self.label_noise, self.seed)
-        return with_hierarchy_noise(dataset, self.hierarchy_noise, self.seed)
-
-
-def make_synthetic(**options: Any) -> Dataset:
-    """Draw a dataset with splits "train" (60 %), "valid" (20 %) and "test" (20 %).
-
-    Args:
-        options: the attributes of ``Synthetic``, such as ``rows=200, depth=4, seed=7``.
-    """
-    return Synthetic(**options).draw()
-
-
-make_synthetic.__signature__ = signature(Synthetic)  # type: ignore[attr-defined]
+    counts = {"rows": rows, "features": features, "depth": depth, "fan_out": fan_out}
+    for name, count in {**counts, "labels_per_row": labels_per_row}.items():
+        if count < 1:
+            raise DataError(f"{name} must be at least 1, not {count}")
+    check_rate("ragged", ragged)
+    check_rate("dag", dag)
+    rng = seeded(seed)
+    hierarchy = random_hierarchy(depth, fan_out, rng, ragged=ragged, dag=dag)
+    centers = np.zeros((len(hierarchy), features))
+    for number in range(len(hierarchy)):  # parents first
+        above = list(hierarchy.parents(number))
+        offset = decay ** (int(hierarchy.levels[number]) - 1) * rng.standard_normal(features)
+        centers[number] = offset + (centers[above].mean(axis=0) if above else 0)
+    inputs = np.empty((rows, features))
+    labels: list[list[str]] = []
+    most = min(labels_per_row, len(hierarchy.leaves))
+    for row in range(rows):
+        chosen = rng.choice(hierarchy.leaves, size=rng.integers(1, most + 1), replace=False)
+        inputs[row] = centers[chosen].mean(axis=0) + spread * rng.standard_normal(features)
+        labels.append([hierarchy.names[number] for number in np.sort(chosen)])
+    parts = np.split(rng.permutation(rows), [round(0.6 * rows), round(0.8 * rows)])
+    dataset = Dataset(
+        inputs=inputs.astype(np.float32),
+        labels=labels,
+        hierarchy=hierarchy,
+        splits=dict(zip(("train", "valid", "test"), map(np.sort, parts), strict=True)),
+        name="synthetic",
+        feature_names=tuple(f"x{number}" for number in range(features)),
+        source=f"drawn at random with seed {seed}",
+    )
+    dataset = with_label_noise(dataset, label_noise, seed)
+    return with_hierarchy_noise(dataset, hierarchy_noise, seed)
 
 
 ENTRY = DatasetEntry(

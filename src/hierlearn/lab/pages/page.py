@@ -84,25 +84,17 @@ def write_report(
         The file.
     """
     with guarded(study_folder, "is a damaged study", StudyError, "run hierlearn compare again"):
-        study, summary = read(study_folder, summary)
-        text = page(study, summary)
+        study = Study.open(study_folder)
+        if not study.finished:
+            raise HierlearnError(
+                f"{study.folder} has no finished loss to report on yet; run hierlearn compare "
+                f"again, which continues from there"
+            )
+        text = page(study, exact_first(study, summary or summarize(study)))
     out = Path(out) if out is not None else study.folder / NAME
     with atomic_write(out) as file:
         file.write(text)
     return out
-
-
-def read(
-    study_folder: Path | str, summary: Mapping[str, Any] | None = None
-) -> tuple[Study, Mapping[str, Any]]:
-    """Return a study and its summary; raise for one without a finished loss."""
-    study = Study.open(study_folder)
-    if not study.finished:
-        raise HierlearnError(
-            f"{study.folder} has no finished loss to report on yet; run hierlearn compare again, "
-            f"which continues from there"
-        )
-    return study, exact_first(study, summarize(study) if summary is None else summary)
 
 
 def exact_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,7 +112,12 @@ def exact_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
     """Return the page's text."""
-    candidates = finished(study, summary)
+    by_key = {candidate.key: candidate for candidate in study.candidates}
+    candidates = [by_key[key] for key in summary["candidates"]]
+    runs = study.runs()
+    by_level = {
+        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)] for one in candidates
+    }
     truth = study.truth()
     script = page_script("script.js")
     name = study.config["dataset"]["name"] or "own data"
@@ -137,55 +134,33 @@ def page(study: Study, summary: Mapping[str, Any]) -> str:
         panels=metric_panels(summary),
         severity=plots.severity_bars(summary),
         severity_legend=plots.severity_legend(study.hierarchy.depth),
-        levels=level_panels(summary, by_level(study, candidates)),
+        levels=level_panels(summary, by_level),
         curriculum=curriculum(study, candidates),
-        options=select_options(summary["labels"]),
+        options="".join(
+            f'<option value="{n}">{safe(label)}</option>'
+            for n, label in enumerate(summary["labels"])
+        ),
         heights=heights(study.hierarchy.root_height),
         settings=settings_section(study),
-        data=embed(interactive(study, summary, truth)),
+        data=embed(interactive(study, candidates, truth)),
         script=script,
     )
 
 
-def finished(study: Study, summary: Mapping[str, Any]) -> list[Candidate]:
-    """Return the candidates of the summary."""
-    by_key = {candidate.key: candidate for candidate in study.candidates}
-    return [by_key[key] for key in summary["candidates"]]
-
-
-def by_level(study: Study, candidates: list[Candidate]) -> dict[str, list[list[float | None]]]:
-    """Return the accuracy of each level, one list per seed, by candidate."""
-    runs = study.runs()
-    return {
-        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)] for one in candidates
-    }
-
-
-def curricula(study: Study, candidates: list[Candidate]) -> dict[str, list[dict[str, Any]]]:
-    """Return the epochs of the candidates that select classes, by label."""
-    found = {}
-    for candidate in candidates:
-        epochs = [one for one in study.log(candidate) if "selected_by_level" in one]
-        if epochs:
-            found[candidate.title] = epochs
-    return found
-
-
 def curriculum(study: Study, candidates: list[Candidate]) -> str:
     """Return the section of the curricula; nothing where no loss has one."""
-    logs = curricula(study, candidates)
     panels = []
     for candidate in candidates:
-        label = candidate.title
-        if label not in logs:
+        epochs = [one for one in study.log(candidate) if "selected_by_level" in one]
+        if not epochs:
             continue
-        parts = [f'<figure class="panel">{curriculum_plot(logs[label])}</figure>']
+        parts = [f'<figure class="panel">{curriculum_plot(epochs)}</figure>']
         shares = study.selected(candidate)
         if shares is not None:
             drawn = selection_map(shares, study.hierarchy)
             parts.append(f'<figure class="panel">{drawn}</figure>')
             parts.append(least_selected(shares, study.hierarchy))
-        head = f"<h3>{safe(label)}</h3>"
+        head = f"<h3>{safe(candidate.title)}</h3>"
         panels.append(f'<div class="course">{head}<div>{"".join(parts)}</div></div>')
     if not panels:
         return ""
@@ -194,15 +169,15 @@ def curriculum(study: Study, candidates: list[Candidate]) -> str:
     )
 
 
-def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[str, Any]:
+def interactive(study: Study, candidates: list[Candidate], truth: Truth) -> dict[str, Any]:
     """Return what the script draws: the icicle and the mistakes."""
     found = []
     shown: set[int] = set()
-    for candidate, label in zip(finished(study, summary), summary["labels"], strict=True):
+    for candidate in candidates:
         decisions = Decisions.read(truth, study.rows(candidate))
         worst = worst_mistakes(decisions)
         shown.update(row for row, *_ in worst)
-        one = {"label": label, **icicle_figures(truth, decisions), "worst": worst}
+        one = {"label": candidate.title, **icicle_figures(truth, decisions), "worst": worst}
         stored = study.evidence(candidate)
         if stored is not None:
             one["evidence"] = evidence_of(worst, decisions, stored, truth.hierarchy)
@@ -218,14 +193,9 @@ def interactive(study: Study, summary: Mapping[str, Any], truth: Truth) -> dict[
 
 
 def report_study(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
-    """Write the page of a study, and its plots if asked for."""
-    from hierlearn.lab.pages.figures import report_pngs
-
-    _, summary = read(folder)
-    written = [write_report(folder, out, summary=summary)]
-    if options["png"]:
-        written += report_pngs(folder, out.parent / "figures", summary=summary)
-    return written
+    """Write the page of a study, as ``hierlearn report`` asks for it; no option matters."""
+    del options
+    return [write_report(folder, out)]
 
 
 # ---------------------------------------- sections
@@ -363,8 +333,3 @@ def headline(study: Study, summary: Mapping[str, Any], rows: int) -> str:
         plural(summary["seeds"], "seed"),
     ]
     return " · ".join(safe(part) for part in parts)
-
-
-def select_options(labels: Sequence[str]) -> str:
-    """Return the choices of a loss for a select element."""
-    return "".join(f'<option value="{n}">{safe(label)}</option>' for n, label in enumerate(labels))
