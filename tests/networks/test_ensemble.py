@@ -27,7 +27,17 @@ from hierlearn.networks.layers import Dense, Dropout
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 # Those that read rows of numbers, by one head; those of several have files of their own.
-OTHERS = ("cnn", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads", "tsle", "trees", "tabm")
+OTHERS = (
+    "cnn",
+    "hmcn-f",
+    "hmcn-r",
+    "hmc-lmlp",
+    "early-heads",
+    "tsle",
+    "trees",
+    "tabm",
+    "estimator",
+)
 OF_ROWS = [name for name in NETWORKS if name not in OTHERS]
 SEEDS = [3, 11, 5]
 CPU = torch.device("cpu")

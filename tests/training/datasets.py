@@ -59,7 +59,7 @@ def plan(
     **settings,
 ):
     """Return a plan for a network of 8 units on the CPU, without dropout unless asked for."""
-    plain = network in ("linear", "embeddings", "trees")
+    plain = network in ("linear", "embeddings", "trees", "estimator")
     network_options = {} if plain else {"width": 8, "dropout": dropout}
     return Plan(
         loss=loss,

@@ -143,7 +143,7 @@ def test_the_plan_goes_before_the_recipe():
     ("plan", "message"),
     [
         (Plan("trees", link="max"), "link reads logits, and the network trees has none"),
-        (Plan("trees", settings={"optimizer": "adamw"}), "trees have no gradients for adamw"),
+        (Plan("trees", settings={"optimizer": "adamw"}), "trees has no gradients for adamw"),
         (Plan("hcl", settings={"optimizer": "lbfgs"}), "lbfgs cannot train this: the loss is HCL"),
         (
             Plan("max", loss="bce", settings={"optimizer": "lbfgs"}),

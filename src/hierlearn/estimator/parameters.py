@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.estimator import in_words
 from hierlearn.training.fields import entry, names, setting, settings_of
 from hierlearn.training.settings import Plan, Settings
 
@@ -122,6 +123,7 @@ def make_plan(params: Mapping[str, Any]) -> Plan:
         for name, one in settings_of(Plan).items()
     }
     chosen["network"] = network_name(chosen["network"])
+    chosen["base"] = in_words(chosen["base"])
     if params["patience"] is None:
         chosen["valid_fraction"] = 0.0
     return Plan(**chosen, settings={**settings, "seed": seed})
@@ -156,7 +158,7 @@ def storable(params: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in params.items():
         elsewhere = name == "hierarchy" or isinstance(value, np.random.RandomState)
-        found[name] = None if elsewhere else as_plain(value)
+        found[name] = None if elsewhere else as_plain(in_words(value))
         if isinstance(value, Mapping):  # JSON has no other keys than strings
             found[name] = {str(key): as_plain(one) for key, one in value.items()}
         try:

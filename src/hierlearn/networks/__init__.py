@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hierlearn.links import Head
+from hierlearn.networks.estimator import estimator
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.images import CNNEncoder, cnn
 from hierlearn.networks.inputs import InputSpec, SparseRows
@@ -30,6 +31,7 @@ BUILT_IN: dict[str, Callable[..., nn.Module]] = {
     "embeddings": embeddings,
     "cnn": cnn,
     "trees": trees,
+    "estimator": estimator,
 }
 NETWORKS = Registry(
     "network",

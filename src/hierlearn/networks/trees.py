@@ -308,4 +308,4 @@ def trees(
 
 
 trees.search_space = {"min_samples_leaf": (1, 3, 5), "max_features": (0.3, 1.0)}  # type: ignore[attr-defined]  # values worth trying
-trees.has_trees = True  # type: ignore[attr-defined]  # which are grown, not trained
+trees.solver = "trees"  # type: ignore[attr-defined]  # they are grown, not trained

@@ -32,6 +32,7 @@ from hierlearn.backbones import names_backbone
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.table import TablePreprocessor
+from hierlearn.networks import NETWORKS
 from hierlearn.networks.inputs import SparseRows
 
 if TYPE_CHECKING:
@@ -142,10 +143,11 @@ def worker_count(pipeline: Pipeline) -> int:
 
 
 def is_ours(spec: NetworkSpec) -> bool:
-    """Whether a network, with all of its parts, is one of NETWORKS and reads no images."""
+    """Whether a network, with all of its parts, is one of NETWORKS that computes in tiles."""
     if spec.parts:
         return all(is_ours(part.network) for part in spec.parts)
     plain = not spec.foreign and not names_backbone(spec.name)
+    plain = plain and getattr(NETWORKS.get(spec.name), "solver", None) != "estimator"
     return plain and spec.inputs.kind in ("numbers", "sparse")
 
 

@@ -153,6 +153,8 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
     facts = replace(facts, batch_size=Settings.from_dict(plan.settings).batch_size)
     if plan.recipe != "auto":
         name, why = plan.recipe, "the recipe was named"
+    elif plan.base is not None:
+        name, why = "estimator", "a base was named"
     elif plan.loss is not None:
         name, why = "custom", "the loss was named"
     elif plan.network == "embeddings":
@@ -222,6 +224,10 @@ def with_choices(recipe: Recipe, facts: Facts, plan: Plan) -> Recipe:
             changes |= {part: asked, options: given}
         elif given:
             changes[options] = {**getattr(recipe, options), **given}
+    if plan.base is not None:
+        asked = {"base": plan.base, "strategy": plan.strategy}
+        chosen = {name: value for name, value in asked.items() if value is not None}
+        changes["network_options"] = {**recipe.network_options, **chosen, **plan.network_options}
     joint = {**recipe.joint, **plan.joint}
     changes["joint"] = {name: weight for name, weight in joint.items() if weight}
     for part in ("link", "decoder", "answer"):
@@ -250,19 +256,20 @@ def choose_decoder(facts: Facts) -> str:
 
 
 def choose_solver(recipe: Recipe, facts: Facts, plan: Plan) -> str:
-    """Return the solver of a recipe: trees have theirs, and L-BFGS needs a convex problem.
+    """Return the solver of a recipe: some networks have theirs, L-BFGS needs a convex problem.
 
     Raises:
-        HierlearnError: where another one was asked for, or a link that trees have no use for.
+        HierlearnError: where another one was asked for, or a link where there are no logits.
     """
     asked = plan.settings.get("optimizer")
     factory: Any = find_factory(recipe.network or default_network(facts.kind))
-    if facts.module == "trees" or (not facts.module and getattr(factory, "has_trees", False)):
-        if asked not in (None, "trees"):
-            raise HierlearnError(f"trees have no gradients for {asked}; use optimizer 'trees'")
+    own = facts.module if facts.module == "trees" else getattr(factory, "solver", None)
+    if own is not None and facts.module in ("", "trees"):
+        if asked not in (None, own):
+            raise HierlearnError(f"{own} has no gradients for {asked}; use optimizer {own!r}")
         if plan.link is not None:
-            raise HierlearnError("link reads logits, and the network trees has none; leave it out")
-        return "trees"
+            raise HierlearnError(f"link reads logits, and the network {own} has none; leave it out")
+        return str(own)
     solver = asked or recipe.settings.get("optimizer", Settings.optimizer)
     if asked is None and any(one in plan.settings for one in OF_BATCHES):
         return "adamw"  # otherwise they would have no effect

@@ -44,6 +44,7 @@ from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in, set_prior
+from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
@@ -674,6 +675,8 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
+    for fitted in estimator_heads(prepared.network)[:1]:
+        trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
     forests = forest_heads(prepared.network)
     if forests:
         trained_by = (

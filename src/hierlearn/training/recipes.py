@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+estimator  any scikit-learn classifier, flat or divided along the taxonomy
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 
 The systems of the literature are in ``hierlearn.lab.baselines``.
@@ -181,10 +182,8 @@ def linear(facts: Facts) -> Mapping[str, Any]:
     """
     epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
     settings = {"optimizer": "lbfgs", "learning_rate": 0.1, "epochs": epochs}
-    found: dict[str, Any] = {"preprocessing_options": {}}
-    if facts.kind == "texts":
-        rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
-        found["preprocessing_options"] = {"ngrams": 2, "char_ngrams": 5, **rare}
+    found: dict[str, Any] = {}
+    found["preprocessing_options"] = ngrams(facts)
     if not facts.one_path:
         settings["l2_penalty"] = LOGISTIC_PENALTY
         words = "a logistic regression per class"
@@ -207,6 +206,23 @@ def trees(facts: Facts) -> Mapping[str, Any]:
         "preprocessing": "latent" if facts.kind == "texts" else None,
         "network_options": options,
         "settings": {"optimizer": "trees", "epochs": 1},
+    }
+
+
+def ngrams(facts: Facts) -> dict[str, Any]:
+    """Return the n-grams of texts that a linear model reads: words, pairs, and characters."""
+    if facts.kind != "texts":
+        return {}
+    rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
+    return {"ngrams": 2, "char_ngrams": 5, **rare}
+
+
+def estimator(facts: Facts) -> Mapping[str, Any]:
+    """Return the settings of a scikit-learn estimator: flat where a row has one path."""
+    return {
+        "preprocessing_options": ngrams(facts),
+        "network_options": {"strategy": "flat" if facts.one_path else "per-class"},
+        "settings": {"optimizer": "estimator", "epochs": 1},
     }
 
 
@@ -317,6 +333,12 @@ BUILT_IN: dict[str, Recipe] = {
         "extremely randomized trees whose leaves hold label sets: for numbers, in seconds",
         network="trees",
         rule=trees,
+    ),
+    "estimator": Recipe(
+        "bce",
+        "a scikit-learn classifier, flat or divided along the taxonomy",
+        network="estimator",
+        rule=estimator,
     ),
     "flat": Recipe(
         "bce",

@@ -92,7 +92,8 @@ SCHEDULES: dict[str, Callable[[int, int], float]] = {
 
 
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs", "none", "trees"]
+Optimizer = Literal["adamw", "lbfgs", "none", "trees", "estimator"]
+INSTEAD_OF_BASE = ("loss", "network", "head", "answer", "link")  # choices that a base replaces
 # What only training in batches uses.
 OF_BATCHES = (
     "epochs",
@@ -122,7 +123,7 @@ class Settings:
     optimizer: Optimizer = setting(
         "adamw",
         "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
-        "memory and trains nothing, trees grows those of the network trees.",
+        "memory and trains nothing, trees and estimator are those of the networks of that name.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
@@ -297,6 +298,18 @@ class Plan:
     time_limit: float | None = setting(
         None, "Seconds that effort best may take.", above=0, study=False
     )
+    base: str | None = setting(
+        None,
+        "A scikit-learn classifier to train instead of a network, such as svc, forest or lightgbm; "
+        "its arguments are network options.",
+        study=False,
+    )
+    strategy: Literal["flat", "per-parent", "per-level", "per-class"] | None = setting(
+        None,
+        "How the taxonomy is divided among copies of the base; by default flat, per-class for "
+        "rows with several labels.",
+        study=False,
+    )
     loss: str | None = setting(
         None, "Loss instead of the recipe's.", registry="hierlearn.losses:LOSSES", study=False
     )
@@ -391,6 +404,16 @@ class Plan:
             )
         if self.loss_options and self.loss is None:
             raise HierlearnError(f"{arg('loss_options')} needs a loss; name it with {arg('loss=')}")
+        if self.strategy is not None and self.base is None:
+            raise HierlearnError(f"{arg('strategy')} is for a base; name it with {arg('base=')}")
+        if self.base is not None:
+            own: dict[str, tuple[Any, ...]] = dict.fromkeys(INSTEAD_OF_BASE, (None,))
+            own |= {"recipe": ("auto", "estimator"), "effort": ("quick",)}
+            for name, usual in own.items():
+                if getattr(self, name) not in usual:
+                    raise HierlearnError(
+                        f"{arg('base')} is trained instead of a network; leave {arg(name)} out"
+                    )
         Settings.from_dict(self.settings)
         self._check_option_names()
 

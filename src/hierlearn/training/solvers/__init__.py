@@ -3,11 +3,13 @@
 adamw   the gradient loop, in batches: AdamW, over one process or many
 lbfgs   the optimum of a linear network, on all rows at once
 trees   grows the trees of a network
+estimator  fits scikit-learn estimators
 none    fills a memory and chooses its scale; nothing is trained
 
 They are siblings: none inherits from another, and one line adds one.
 """
 
+from hierlearn.training.solvers.estimator import EstimatorSolver
 from hierlearn.training.solvers.forest import ForestSolver
 from hierlearn.training.solvers.gradient import GradientSolver
 from hierlearn.training.solvers.linear import LinearSolver
@@ -20,5 +22,6 @@ SOLVERS: dict[str, Solver] = {
     "adamw": GradientSolver(),
     "lbfgs": LinearSolver(),
     "trees": ForestSolver(),
+    "estimator": EstimatorSolver(),
     "none": MemorySolver(),
 }
