@@ -115,7 +115,7 @@ class Annotations:
         self._codes.frombytes(numbers[codes].tobytes())
 
     def _add_splits(self, chunk: TableChunk, name: str) -> None:
-        refuse_missing(chunk, name, "split; write the name of one, such as train, valid or test")
+        check_missing(chunk, name, "split; write the name of one, such as train, valid or test")
         cells, codes = chunk.distinct(name)
         order = np.argsort(codes, kind="stable") + len(self._codes)
         ends = np.cumsum(np.bincount(codes, minlength=len(cells))).tolist()
@@ -138,23 +138,44 @@ class Annotations:
         """Return the dataset of all rows taken in."""
         if self.columns.split is not None:
             check_splits(self._splits, self.path, self.columns.split)
-        hierarchy = self.columns.hierarchy
-        is_given = isinstance(hierarchy, Hierarchy)
-        sep = hierarchy.sep if isinstance(hierarchy, Hierarchy) else self._choose_sep()
+        columns, given = self.columns, self.columns.hierarchy
+        sep = given.sep if isinstance(given, Hierarchy) else self._choose_sep()
         sets = self._parsed
-        if self.columns.levels is not None:
+        if columns.levels is not None:
             sets = [(sep.join(names),) if names else () for names in self._parsed]
-        if not isinstance(hierarchy, Hierarchy):
-            hierarchy = self._infer_hierarchy(sets, sep)
+        hierarchy = given if isinstance(given, Hierarchy) else self._infer_hierarchy(sets, sep)
         codes = np.array(self._codes, np.int64)
         rows = np.bincount(codes, minlength=len(sets))
-        if self.columns.levels is not None:
-            self._warn_of_gaps(sets, rows)
-        named, report = self._name_labels(sets, rows.tolist(), hierarchy)
-        if not is_given:
+        if columns.levels is not None:
+            gaps = [code for key, code in self._keys.items() if has_gap(map(stripped, key))]
+            if gaps:
+                first = f"line {self._lines[gaps[0]]}"
+                warn_of_gaps(self.path, int(rows[gaps].sum()), first, sets[gaps[0]][0])
+        for key, labels, line in zip(self._keys, sets, self._lines, strict=True):
+            whole = " ".join(key.split()) if len(labels) > 1 and isinstance(key, str) else None
+            if whole in hierarchy:
+                raise LabelError(
+                    f"{place(self.path, line, columns.label)}: {whole!r} is a class, but the cell "
+                    f"is split at {columns.label_sep!r}; set {arg('label_sep', None)} if every "
+                    f"cell holds one label"
+                )
+        named, report = class_labels(
+            sets,
+            rows.tolist(),
+            hierarchy,
+            unknown=columns.unknown,
+            path=self.path,
+            lines=self._lines,
+        )
+        if hierarchy is not given:
             self._warn_of_labels(named, hierarchy)
-        if self.columns.labels_by_id is not None:
-            self._check_joined()
+        if columns.labels_by_id is not None and not any(self._parsed):
+            raise DataError(
+                f"{self.path}: none of the ids in column {columns.id_column!r} is annotated: the "
+                f"rows have {quoted(self._ids[:3])}, the annotations "
+                f"{quoted(islice(columns.labels_by_id, 3))}; join by another column, or read the "
+                f"annotations by symbol"
+            )
         plain = PurePath(str(self.path))
         stem = PurePath(plain.stem).stem if is_compressed(plain) else plain.stem
         dataset = Dataset(
@@ -165,13 +186,13 @@ class Annotations:
             name=plain.parent.name if has_magic(plain.name) else stem,  # the folder of a pattern
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
-            ids=None if self.columns.id_column is None else self._ids,
+            ids=None if columns.id_column is None else self._ids,
             lines=self._line_of,
             label_report=report,
             unseen=unseen_rows(sets, codes, report),
         )
-        joined = self.columns.labels_by_id is not None
-        kept = self.columns.unknown == "nearest"
+        joined = columns.labels_by_id is not None
+        kept = columns.unknown == "nearest"
         lost = [
             not new and (not kept if old else joined) for old, new in zip(sets, named, strict=True)
         ]
@@ -179,24 +200,6 @@ class Annotations:
         report.rows_left_out = int(gone.sum())
         report.warn(self.path)
         return dataset.keep(~gone) if report.rows_left_out else dataset
-
-    def _warn_of_gaps(self, sets: Sequence[tuple[str, ...]], rows: NDArray[np.int64]) -> None:
-        """Say which rows have an empty level above a filled one."""
-        gaps = [code for key, code in self._keys.items() if has_gap(map(stripped, key))]
-        if gaps:
-            first = f"line {self._lines[gaps[0]]}"
-            warn_of_gaps(self.path, int(rows[gaps].sum()), first, sets[gaps[0]][0])
-
-    def _check_joined(self) -> None:
-        """Raise where no row has an entry among the annotations."""
-        known = self.columns.labels_by_id or {}
-        if any(self._parsed):
-            return
-        raise DataError(
-            f"{self.path}: none of the ids in column {self.columns.id_column!r} is annotated: the "
-            f"rows have {quoted(self._ids[:3])}, the annotations {quoted(islice(known, 3))}; join "
-            f"by another column, or read the annotations by symbol"
-        )
 
     def _choose_sep(self) -> str:
         """Return what joins the names of a path: as given, or what no name of a level holds."""
@@ -233,29 +236,6 @@ class Annotations:
             return Hierarchy.from_paths(paths, sep=sep)
         except HierarchyError as error:
             raise HierarchyError(f"{self.path}: {error.message}") from None
-
-    def _name_labels(
-        self, sets: Sequence[tuple[str, ...]], rows: Sequence[int], hierarchy: Hierarchy
-    ) -> tuple[list[list[str]], LabelReport]:
-        """Return each label as the names of its classes, and what became of the others."""
-        for key, labels, line in zip(self._keys, sets, self._lines, strict=True):
-            if len(labels) > 1 and isinstance(key, str):
-                whole = " ".join(key.split())
-                if whole in hierarchy:
-                    raise LabelError(
-                        f"{place(self.path, line, self.columns.label)}: {whole!r} is a class, but "
-                        f"the cell is split at {self.columns.label_sep!r}; set "
-                        f"{arg('label_sep', None)} if "
-                        f"every cell holds one label"
-                    )
-        return class_labels(
-            sets,
-            rows,
-            hierarchy,
-            unknown=self.columns.unknown,
-            path=self.path,
-            lines=self._lines,
-        )
 
     def _warn_of_labels(self, named: Sequence[Sequence[str]], hierarchy: Hierarchy) -> None:
         """Point out labels of an inferred hierarchy that look like mistakes."""
@@ -298,7 +278,7 @@ def warn(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=2)
 
 
-def refuse_nested(chunk: TableChunk, name: str, cells: Iterable[Any]) -> None:
+def check_nested(chunk: TableChunk, name: str, cells: Iterable[Any]) -> None:
     """Raise where cells of a column are bytes, or hold several values: they name nothing."""
     if not any(isinstance(cell, NESTED) for cell in cells):
         return
@@ -310,14 +290,14 @@ def refuse_nested(chunk: TableChunk, name: str, cells: Iterable[Any]) -> None:
             )
 
 
-def refuse_missing(chunk: TableChunk, name: str, what: str) -> None:
+def check_missing(chunk: TableChunk, name: str, what: str) -> None:
     """Raise on the first row that has nothing in a column, and say what it lacks."""
     try:
         cells, codes = chunk.distinct(name)
     except TypeError:  # what cannot be told apart by a dictionary
-        refuse_nested(chunk, name, chunk.cells(name))
+        check_nested(chunk, name, chunk.cells(name))
         raise
-    refuse_nested(chunk, name, cells)
+    check_nested(chunk, name, cells)
     rows = first_rows(codes, len(cells)).tolist()
     for cell, row in zip(cells, rows, strict=True):
         if is_missing(cell):
@@ -340,7 +320,7 @@ def check_splits(names: Collection[str], path: Location, column: str) -> None:
 
 def row_ids(chunk: TableChunk, name: str) -> list[str]:
     """Return the id of each row of a chunk as text; raise on a row without one."""
-    refuse_missing(chunk, name, f"id; write one, or leave {arg('id_column')} out")
+    check_missing(chunk, name, f"id; write one, or leave {arg('id_column')} out")
     return [str(cell) for cell in chunk.cells(name)]
 
 
@@ -351,22 +331,19 @@ def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[
         with suppress(TypeError):  # a column of lists
             return chunk.distinct(name)
         cells = chunk.cells(name)
-        refuse_nested(chunk, name, (cell for cell in cells if not is_list(cell)))
+        check_nested(chunk, name, (cell for cell in cells if not isinstance(cell, (list, tuple))))
         keys = [
-            tuple(parse_labels(cell, columns, chunk, row)) if is_list(cell) else cell
+            tuple(parse_labels(cell, columns, chunk, row))
+            if isinstance(cell, (list, tuple))
+            else cell
             for row, cell in enumerate(cells)
         ]
     else:
         levels = [chunk.cells(name) for name in columns.levels]
         for name, own in zip(columns.levels, levels, strict=True):
-            refuse_nested(chunk, name, own)
+            check_nested(chunk, name, own)
         keys = list(zip(*levels, strict=True))
     return distinct(keys)
-
-
-def is_list(cell: object) -> bool:
-    """Whether a cell holds a list of labels."""
-    return isinstance(cell, (list, tuple))
 
 
 def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[str, ...]:
@@ -383,9 +360,11 @@ def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[
             raise DataError(f"{place(chunk.path, chunk.lines[row])}: {error.message}") from None
     if isinstance(key, str):
         parts = [key] if columns.label_sep is None else key.split(columns.label_sep)
-        return clean_paths(parts, columns.path_sep)
-    several = key if isinstance(key, tuple) else [key]
-    return clean_paths(parse_labels(several, columns, chunk, row), columns.path_sep)
+    else:
+        parts = parse_labels(key if isinstance(key, tuple) else [key], columns, chunk, row)
+    sep = columns.path_sep
+    paths = (sep.join(name.strip() for name in part.split(sep)) for part in parts)
+    return tuple(path for path in paths if path)
 
 
 def stripped(cell: Any) -> Any:
@@ -406,12 +385,6 @@ def parse_labels(labels: Sequence[Any], columns: Columns, chunk: TableChunk, row
             )
         parts.append(str(one))
     return parts
-
-
-def clean_paths(parts: Sequence[str], sep: str) -> tuple[str, ...]:
-    """Strip the names of each path; leave out empty paths."""
-    paths = (sep.join(name.strip() for name in part.split(sep)) for part in parts)
-    return tuple(path for path in paths if path)
 
 
 # ---------------------------------------- labels that are no class
@@ -536,22 +509,20 @@ def class_labels(
     known: dict[str, tuple[str, ...]] = {}
     named = []
     for labels, line, times in zip(raw, lines, rows, strict=True):
-        found: dict[str, None] = {}
         for label in labels:
-            if label not in known:
-                known[label] = stand_for(label, hierarchy, report, line)
-                if unknown == "nearest" and label in report.skipped:
-                    known[label] = ()  # one that is ambiguous stays an error
-                    if is_unknown(label, hierarchy):
-                        one = report.unseen[label] = report.skipped.pop(label)
-                        known[label] = one.classes = hierarchy.nearest_known(label)
-            found |= dict.fromkeys(known[label])
+            if label in known:
+                continue
+            known[label] = stand_for(label, hierarchy, report, line)
+            # A label that is ambiguous stays an error.
+            if unknown == "nearest" and label in report.skipped and is_unknown(label, hierarchy):
+                one = report.unseen[label] = report.skipped.pop(label)
+                known[label] = one.classes = hierarchy.nearest_known(label)
+        named.append(list(dict.fromkeys(name for label in labels for name in known[label])))
         for label in dict.fromkeys(labels):
             for part in (report.replaced, report.pruned, report.skipped, report.unseen):
                 if label in part:
                     part[label].rows += times
                     part[label].occurrences += times * list(labels).count(label)
-        named.append(list(found))
     if report.skipped and unknown != "skip":
         raise unknown_labels(report.skipped, path)
     if report.unseen and not any(named):
