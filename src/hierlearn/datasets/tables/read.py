@@ -22,10 +22,8 @@ from hierlearn.hierarchy.names import checked_sep
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from hierlearn.datasets.dataset import Dataset, Kind
-    from hierlearn.datasets.tables.table import TableChunk, TableFile
+    from hierlearn.datasets.tables.table import TableFile
 
 
 ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore")
@@ -86,8 +84,15 @@ class Columns:
         checked_sep(self.path_sep)
         if isinstance(self.hierarchy, Hierarchy):
             object.__setattr__(self, "sep", self.hierarchy.sep)
-        if self.label is not None and not isinstance(self.hierarchy, (str, Path)):
-            check_label_sep(self.label_sep, self.path_sep)
+        if self.label is None or self.label_sep is None or isinstance(self.hierarchy, (str, Path)):
+            return
+        sep, label_sep = self.path_sep, self.label_sep
+        named = isinstance(label_sep, str) and label_sep
+        if not named or label_sep in sep or sep in label_sep:
+            raise DataError(
+                f"{arg('label_sep')} {label_sep!r} joins labels and sep {sep!r} the names of a "
+                f"path; neither may be empty or part of the other"
+            )
 
     def _check_labels_by_id(self) -> None:
         """Refuse a second source of labels, and labels that cannot be joined."""
@@ -212,18 +217,6 @@ class Columns:
         return replace(self, hierarchy=Hierarchy.read(self.hierarchy, sep=self.path_sep))
 
 
-def check_label_sep(label_sep: str | None, sep: str) -> None:
-    """Refuse what would not tell several labels from the names of one path."""
-    if label_sep is None:
-        return
-    named = isinstance(label_sep, str) and label_sep
-    if not named or label_sep in sep or sep in label_sep:
-        raise DataError(
-            f"{arg('label_sep')} {label_sep!r} joins labels and sep {sep!r} the names of a path; "
-            f"neither may be empty or part of the other"
-        )
-
-
 # ---------------------------------------- reading
 
 
@@ -311,32 +304,18 @@ def read_table(
         return annotations.dataset(vectors.of(table, 0))
     if columns.only_text is not None:
         return annotations.dataset(table.texts(columns.only_text))
-    return annotations.dataset(*typed_inputs(table, names, columns, annotations.training_rows()))
-
-
-def typed_inputs(
-    table: TableChunk, names: Sequence[str], columns: Columns, rows: NDArray[np.int64]
-) -> tuple[Any, Sequence[str]]:
-    """Return the inputs of a table by the kinds of its columns, and their names.
-
-    Args:
-        table: all rows.
-        names: the input columns.
-        columns: what the user said about them.
-        rows: the training rows.
-    """
+    rows = annotations.training_rows()
     found = type_columns(table, names, columns.kinds, rows, chosen=not columns.takes_rest)
-    numbers = found.numbers
-    if numbers is not None:
+    if (numbers := found.numbers) is not None:
         inputs = np.empty((len(table), len(numbers)), dtype=np.float32)
         for position, name in enumerate(numbers):
             inputs[:, position] = found.columns.pop(name)
-        return inputs, numbers
+        return annotations.dataset(inputs, numbers)
     if found.text is not None:
-        return found.columns[found.text].tolist(), (found.text,)
+        return annotations.dataset(found.columns[found.text].tolist(), (found.text,))
     found.ignored = dict.fromkeys(columns.ignore or (), "")
     mixed = found.table()
-    return mixed, mixed.names
+    return annotations.dataset(mixed, mixed.names)
 
 
 def stream_table(path: Path | str, *, window: int | None = None, **columns: Any) -> Dataset:

@@ -510,10 +510,22 @@ def type_columns(
     for name in names:
         kind = given.get(name) or chunk.declared_kind(name)
         if kind is not None:
-            kind = with_format(chunk, name, check_kind(name, kind), every)
+            if base_kind(check_kind(name, kind)) == "date":
+                kind = dates_of(name, kind, chunk.cells(name), every)
             found.kinds[name], found.columns[name] = kind, chunk.column(name, kind)
             continue
-        one, values = type_column(chunk, name, every)
+        values: NDArray[Any] | None = None
+        with suppress(DataError):
+            values = chunk.number_column(name)
+        if values is None or ID_NAME.search(name):
+            one = find_kind_on(chunk, name, every)
+        else:
+            known = values[every]
+            known = known[~np.isnan(known)]
+            constant = len(known) == len(every) and bool(np.all(known == known[:1]))
+            one = FoundKind("number", "" if len(known) and not constant else ONE_VALUE)
+            if not len(known):
+                one = FoundKind("number", NO_VALUE)
         found.kinds[name] = one.kind
         if one.skip and not chosen:
             found.skipped[name] = one.skip
@@ -526,67 +538,11 @@ def type_columns(
             values = chunk.column(name, one.kind)  # raises on cells that are not of the kind
         if values is not None:
             found.columns[name] = values
-    if not (found.used or found.numbers):
+    numbers = frozenset(found.numbers or ())
+    if not (found.used or numbers):
         reasons = ", ".join(f"{name!r} {why}" for name, why in list(found.skipped.items())[:10])
         raise DataError(f"no column can be used: {reasons}; to use one, {chunk.how_to_use}")
-    warn_of_ids(found, chunk)
-    return found
-
-
-def type_column(
-    chunk: TableChunk, name: str, rows: NDArray[np.int64]
-) -> tuple[FoundKind, NDArray[Any] | None]:
-    """Return the kind of a column, and its numbers where it holds nothing else."""
-    try:
-        values = chunk.number_column(name)
-    except DataError:
-        return find_kind_on(chunk, name, rows), None
-    if ID_NAME.search(name):
-        return find_kind_on(chunk, name, rows), values
-    known = values[rows]
-    known = known[~np.isnan(known)]
-    if not len(known):
-        return FoundKind("number", NO_VALUE), values
-    constant = len(known) == len(rows) and bool(np.all(known == known[0]))
-    return FoundKind("number", ONE_VALUE if constant else ""), values
-
-
-def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> FoundKind:
-    """Return the kind of a column, by its cells of the training rows."""
-    try:
-        values, codes = chunk.distinct(name)
-    except TypeError:
-        return find_kind(name, chunk.cells(name))  # raises on lists
-    counts = np.bincount(codes[rows], minlength=len(values)).tolist()
-    known = dict(zip(values, counts, strict=True))
-    if min(counts) == 0:
-        known = {value: count for value, count in known.items() if count}
-    return kind_of(name, without_missing(Counter(known)), len(rows))
-
-
-def with_format(chunk: TableChunk, name: str, kind: str, rows: NDArray[np.int64]) -> str:
-    """Return a kind, with the format of its dates, or their century, where the user gave none."""
-    if base_kind(kind) != "date":
-        return kind
-    cells = chunk.cells(name)
-    counts = count_values(name, [cells[row] for row in rows])
-    values = [one for one in counts if not is_mark(one)]
-    if kind != "date":
-        return f"date:{with_century(date_format(kind), values)}"
-    forms = find_formats(values)
-    if not forms:
-        raise DataError(
-            f"column {name!r}: no known format fits its dates; name theirs, such as date:%d.%m.%Y"
-        )
-    return f"date:{forms[0]}"
-
-
-def warn_of_ids(found: TypedColumns, chunk: TableChunk) -> None:
-    """Point out columns that look like ids."""
-    numbers = frozenset(found.numbers or ())
-    for name, reason in found.skipped.items():
-        if reason != LIKE_AN_ID:
-            continue
+    for name in [name for name, reason in found.skipped.items() if reason == LIKE_AN_ID]:
         if name in numbers:
             warn(
                 f"column {name!r} looks like an id, and is used as a number; if it is one, "
@@ -597,6 +553,39 @@ def warn_of_ids(found: TypedColumns, chunk: TableChunk) -> None:
                 f"column {name!r} looks like an id, since every value is different, and is not "
                 f"used; {chunk.how_to_ignore}, or {chunk.how_to_use} to use it"
             )
+    return found
+
+
+def find_kind_on(chunk: TableChunk, name: str, rows: NDArray[np.int64]) -> FoundKind:
+    """Return the kind of a column, by its cells of the training rows."""
+    try:
+        values, codes = chunk.distinct(name)
+    except TypeError:
+        return find_kind(name, chunk.cells(name))  # raises on lists
+    counts = np.bincount(codes[rows], minlength=len(values)).tolist()
+    known = {value: count for value, count in zip(values, counts, strict=True) if count}
+    return kind_of(name, without_missing(Counter(known)), len(rows))
+
+
+def dates_of(name: str, kind: str, cells: Sequence[Any], rows: NDArray[np.int64]) -> str:
+    """Return the kind of a column of dates, with their format or century that the user left open.
+
+    Args:
+        name: of the column.
+        kind: what the user said: ``date``, or with a format.
+        cells: all of them.
+        rows: the training rows.
+    """
+    counts = count_values(name, [cells[row] for row in rows])
+    values = [one for one in counts if not is_mark(one)]
+    if kind != "date":
+        return f"date:{with_century(date_format(kind), values)}"
+    forms = find_formats(values)
+    if not forms:
+        raise DataError(
+            f"column {name!r}: no known format fits its dates; name theirs, such as date:%d.%m.%Y"
+        )
+    return f"date:{forms[0]}"
 
 
 def warn(message: str) -> None:
