@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
-from hierlearn.datasets.tables.dates import DAYS, TIMES, find_formats, parse_date, parse_dates
+from hierlearn.datasets.tables.dates import DAYS, TIMES, find_formats, parse_dates
 from hierlearn.datasets.tables.kinds import find_kind
 from hierlearn.datasets.tables.read import read_table
 
@@ -27,6 +27,12 @@ WRITTEN = {
     "%b %Y": ["November 1994", "Jan 2001"],
     "iso": ["1994-11-23T10:11:12Z", "2001-01-05T00:00:00.250+00:00"],
 }
+
+
+def parse_date(cell, form="iso"):
+    """One date, None where there is none."""
+    (found,) = parse_dates([cell], form)
+    return None if np.isnat(found) else found
 
 
 @pytest.mark.parametrize(("form", "texts"), WRITTEN.items())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hierlearn.datasets.images import Images
-from hierlearn.datasets.tables.dates import ISO, split_form
+from hierlearn.datasets.tables.dates import ISO, SINCE
 from hierlearn.datasets.tables.kinds import (
     as_string,
     base_kind,
@@ -206,7 +206,7 @@ class Inputs:
 
         def cell(kind: str) -> Any:
             if base_kind(kind) == "date":
-                form, _ = split_form(date_format(kind))
+                form = date_format(kind).partition(SINCE)[0]
                 return datetime(2024, 5, 17).strftime("%Y-%m-%d" if form == ISO else form)
             return [0.5] * (self.width or 3) if kind == "vector" else EXAMPLES[kind]
 

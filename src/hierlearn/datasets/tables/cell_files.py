@@ -26,7 +26,7 @@ from hierlearn.files.locations import file_and_part
 from hierlearn.files.reading import allowed, open_regular, parse_json, text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -124,16 +124,14 @@ class JsonLinesFile(CellFile):
                     f"per line"
                 )
             if "\\ud" in text.lower():
-                refuse_halves(record, place(self.path, line))
+                try:
+                    json.dumps(record, ensure_ascii=False).encode()
+                except UnicodeEncodeError:
+                    raise DataError(
+                        f"{place(self.path, line)}: half of a surrogate pair, which is no text; "
+                        f"remove it"
+                    ) from None
             yield line, record
-
-
-def refuse_halves(record: dict[str, Any], where: str) -> None:
-    """Raise on a text with half of a surrogate pair, which cannot be written again."""
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{where}: half of a surrogate pair, which is no text; remove it") from None
 
 
 # ---------------------------------------------------------------------- Excel
@@ -200,17 +198,14 @@ class ExcelFile(CellFile):
             if not part:
                 return
             for line, row in part:
-                if row and any(cell is not None for cell in row):
-                    cells = [cell_value(cell) for cell in row]
-                    if any(cell is not None for cell in cells):
-                        yield line, cells
-
-
-def cell_value(cell: Any) -> Any:
-    """Return the value of a cell of Excel: texts stripped, times of day as texts."""
-    if isinstance(cell, str):
-        return cell.strip() or None
-    return cell.isoformat() if isinstance(cell, time) else cell
+                cells = list(row)
+                for at, cell in enumerate(row):
+                    if isinstance(cell, str):
+                        cells[at] = cell.strip() or None
+                    elif isinstance(cell, time):
+                        cells[at] = cell.isoformat()
+                if any(cell is not None for cell in cells):
+                    yield line, cells
 
 
 @contextmanager
@@ -264,7 +259,13 @@ class SqliteFile(CellFile):
         self.path = path
         self.file, part = file_and_part(path)
         with opened_database(self.file) as (database, self.size):
-            kinds = tables_of(database)
+            kinds: dict[str, str] = {}  # what each is instead of a table, if anything
+            asked = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+            for kind, name, sql in asked.fetchall():
+                if kind == "view":
+                    kinds[name] = "a view"
+                elif kind == "table" and not str(name).startswith("sqlite_"):
+                    kinds[name] = "a virtual table" if VIRTUAL.match(str(sql)) else ""
             names = [name for name, reason in kinds.items() if not reason]
             if part is None:
                 if len(names) != 1:
@@ -295,18 +296,6 @@ class SqliteFile(CellFile):
     def no_rows(self) -> DataError:
         """Return the error of a table without rows."""
         return DataError(f"{self.path}: the table {self.table!r} has no rows")
-
-
-def tables_of(database: sqlite3.Connection) -> Mapping[str, str]:
-    """Return the tables of a database, each with what it is instead, where it is not one."""
-    found = {}
-    asked = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
-    for kind, name, sql in asked.fetchall():
-        if kind == "view":
-            found[name] = "a view"
-        elif kind == "table" and not str(name).startswith("sqlite_"):
-            found[name] = "a virtual table" if VIRTUAL.match(str(sql)) else ""
-    return found
 
 
 def as_identifier(name: str) -> str:

@@ -9,6 +9,7 @@ dropped; a time zone may follow any time, and turns it into UTC.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date, datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -73,29 +74,32 @@ LATEST = 2049  # the latest year that two digits are taken for where they could 
 DEFAULT_SINCE = 1969  # as strptime has it
 
 
-def parse_date(cell: Any, form: str = ISO) -> np.datetime64 | None:
-    """Return a date to the second, in UTC where it has a time zone; None where it is no date.
+def parse_dates(cells: Sequence[Any], form: str) -> Dates:
+    """Return (N,) dates to the second, in UTC where there is a time zone; NaT where a cell is none.
 
     Args:
-        cell: a text, or a date of Python, NumPy or pandas.
-        form: a format.
+        cells: texts, or dates of Python, NumPy or pandas.
+        form: of the texts.
     """
-    found: Any = parse_dates([cell], form)[0]
-    return None if np.isnat(found) else found
-
-
-def parse_dates(cells: Sequence[Any], form: str) -> Dates:
-    """Return (N,) dates to the second, NaT where a cell is none."""
+    plain, _, since = form.partition(SINCE)
+    pattern = compiled(plain)
     numbers: dict[Any, int] = {}  # most dates occur again and again
     codes = [numbers.setdefault(cell, len(numbers)) for cell in cells]
-    values = list(numbers)
-    found = np.full(len(values), np.datetime64("NaT", "s"))
-    places = [place for place, value in enumerate(values) if isinstance(value, str)]
-    if places:
-        found[places] = parse_texts([values[place] for place in places], form)
-    for place, value in enumerate(values):
-        if not isinstance(value, str) and not is_missing(value):
-            found[place] = as_date(value)
+    found = np.full(len(numbers), np.datetime64("NaT", "s"))
+    matches: dict[int, re.Match[str]] = {}
+    for place, value in enumerate(numbers):
+        if not isinstance(value, str):
+            if not is_missing(value):
+                found[place] = as_date(value)
+        elif pattern is None:
+            with suppress(ValueError):
+                found[place] = as_date(datetime.strptime(value.strip(), plain))
+        elif (match := pattern.fullmatch(value.strip())) is not None:
+            matches[place] = match
+    if pattern is not None and matches:
+        groups = zip(*(match.groups() for match in matches.values()), strict=True)
+        parts = dict(zip(pattern.groupindex, groups, strict=True))
+        found[list(matches)] = assembled(parts, int(since) if since.isdigit() else DEFAULT_SINCE)
     return found[np.array(codes, dtype=np.int64)]
 
 
@@ -106,28 +110,6 @@ def as_date(cell: Any) -> np.datetime64:
     is_date = isinstance(cell, (date, np.datetime64))
     found: Any = np.array(cell if is_date else "NaT", dtype="datetime64[s]")[()]
     return found  # type: ignore[no-any-return]
-
-
-def parse_texts(texts: Sequence[str], form: str) -> Dates:
-    """Return (N,) dates to the second, NaT where a text is none."""
-    found = np.full(len(texts), np.datetime64("NaT", "s"))
-    plain, since = split_form(form)
-    pattern = compiled(plain)
-    if pattern is None:
-        found[:] = [by_strptime(text, plain) for text in texts]
-        return found
-    matches = [pattern.fullmatch(text.strip()) for text in texts]
-    places = [place for place, match in enumerate(matches) if match is not None]
-    if places:
-        groups = zip(*(match.groups() for match in matches if match is not None), strict=True)
-        found[places] = assembled(dict(zip(pattern.groupindex, groups, strict=True)), since)
-    return found
-
-
-def split_form(form: str) -> tuple[str, int]:
-    """Return a format without the first year of its two-digit years, and that year."""
-    plain, _, since = form.partition(SINCE)
-    return plain, int(since) if since.isdigit() else DEFAULT_SINCE
 
 
 @lru_cache(maxsize=1000)
@@ -171,6 +153,12 @@ def assembled(parts: Mapping[str, Sequence[str | None]], since: int) -> Dates:
     def numbers(name: str) -> Any:
         return np.array([int(one or 0) for one in parts.get(name, (0,))], dtype=np.int64)
 
+    def minutes(zone: str | None) -> int:  # how far it is ahead of UTC
+        if zone is None or zone[0] not in "+-":
+            return 0
+        ahead = int(zone[1:3]) * 60 + int(zone[-2:] if len(zone) > 3 else 0)
+        return -ahead if zone[0] == "-" else ahead
+
     year = since + (numbers("y") - since) % 100 if "y" in parts else numbers("Y")
     month = numbers("m")
     if "b" in parts:
@@ -182,27 +170,11 @@ def assembled(parts: Mapping[str, Sequence[str | None]], since: int) -> Dates:
         hour = numbers("I") % 12
     if "p" in parts:
         hour = hour % 12 + 12 * np.array([str(one).lower() == "p" for one in parts["p"]])
-    offset = np.array([zone_minutes(one) for one in parts.get("z", (None,))], dtype=np.int64)
+    offset = np.array([minutes(one) for one in parts.get("z", (None,))], dtype=np.int64)
     seconds = (hour * 60 + numbers("M") - offset) * 60 + numbers("S")
     dates: Dates = days.astype("datetime64[s]") + seconds
     dates[days.astype("datetime64[M]") != months] = np.datetime64("NaT")
     return dates
-
-
-def zone_minutes(zone: str | None) -> int:
-    """Return how many minutes a time zone is ahead of UTC."""
-    if zone is None or zone[0] not in "+-":
-        return 0
-    minutes = int(zone[1:3]) * 60 + int(zone[-2:] if len(zone) > 3 else 0)
-    return -minutes if zone[0] == "-" else minutes
-
-
-def by_strptime(text: str, form: str) -> np.datetime64:
-    """Return a date by Python's own parser, which knows more directives."""
-    try:
-        return as_date(datetime.strptime(text.strip(), form))
-    except ValueError:
-        return np.datetime64("NaT", "s")
 
 
 # ---------------------------------------- finding a format
@@ -215,11 +187,12 @@ def find_formats(cells: Iterable[Any]) -> list[str]:
         # Dates that are no texts fit every format.
         return [ISO] if values and count_dates(values, ISO) >= MOST * len(values) else []
     sample = values[:SAMPLE]
-    likely = [one for one in sample if not isinstance(one, str) or looks_like_date(one)]
-    if len(likely) < MOST * len(sample):
+    texts = [one.strip() for one in sample if isinstance(one, str)]
+    odd = sum(len(one) > LONGEST or sum(map(str.isdigit, one)) < 3 for one in texts)
+    if len(sample) - odd < MOST * len(sample):
         return []
     found: list[tuple[int, str]] = []
-    for form in candidates(sample):
+    for form in candidates(texts):
         if count_dates(sample, form) >= MOST * len(sample):
             count = count_dates(values, form)
             if count and count >= MOST * len(values):
@@ -228,15 +201,8 @@ def find_formats(cells: Iterable[Any]) -> list[str]:
     return [with_century(form, values) for count, form in found if count == most]
 
 
-def looks_like_date(text: str) -> bool:
-    """Whether a text could be a date at all."""
-    text = text.strip()
-    return len(text) <= LONGEST and sum(one.isdigit() for one in text) >= 3
-
-
-def candidates(sample: Sequence[Any]) -> list[str]:
+def candidates(texts: Sequence[str]) -> list[str]:
     """Return the formats whose day fits most of a sample; times are told apart later."""
-    texts = [one.strip() for one in sample if isinstance(one, str)]
     found = [ISO, *WHOLE]
     for day in DAYS:
         pattern = compiled(day, timed=True)

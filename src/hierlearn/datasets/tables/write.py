@@ -206,13 +206,15 @@ class DelimitedText:
     def rows(self, columns: Mapping[str, Sequence[Any]]) -> str:
         """Return rows, given as columns by name."""
         found: list[Sequence[str]] = []
-        chosen = [columns[name] for name in self.names]
-        for coded, group in groupby(chosen, key=codes_of):
-            if coded is None:
-                found.extend(map(self._cells, group))
+        chosen: list[Any] = [columns[name] for name in self.names]
+        # Neighbors with the same codes are one column, whose texts are made once per value.
+        same = groupby(chosen, key=lambda one: id(one.codes) if is_coded(one) else None)
+        for group in (list(group) for _, group in same):
+            if is_coded(group[0]):
+                texts = self._joined([column.values for column in group])
+                found.append(list(map(texts.__getitem__, group[0].codes.tolist())))
             else:
-                texts = self._joined([column.values for column in group])  # type: ignore[attr-defined]
-                found.append(list(map(texts.__getitem__, coded.codes.tolist())))
+                found.extend(map(self._cells, group))
         return self._lines(found)
 
     def _lines(self, cells: list[Sequence[str]]) -> str:
@@ -241,21 +243,9 @@ class DelimitedText:
         return ['"' + one.replace('"', '""') + '"' if search(one) else one for one in texts]
 
 
-class Codes:
-    """The codes of a column, equal where they are the same object."""
-
-    def __init__(self, codes: Any) -> None:
-        self.codes = codes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Codes) and other.codes is self.codes
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def codes_of(column: Sequence[Any]) -> Codes | None:
-    """Return the codes of a column; None where it has none."""
-    return Codes(column.codes) if isinstance(column, CodedColumn) else None
+def is_coded(cells: Any) -> bool:
+    """Whether a column is stored as codes."""
+    return isinstance(cells, CodedColumn)
 
 
 def as_texts(cells: Any) -> list[str]:
