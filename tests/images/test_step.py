@@ -73,7 +73,7 @@ def test_a_cached_run_equals_another(tmp_path, monkeypatch):
     assert isinstance(first, np.memmap)
     files = list((tmp_path / "cache" / "images").iterdir())
     assert [one.suffix for one in files] == [".npy"]
-    monkeypatch.setattr(step_file, "decode_into", None)  # nothing is decoded again
+    monkeypatch.setattr(step_file, "decoded_blocks", None)  # nothing is decoded again
     again = ImagePreprocessor(image_size=16).fit(inputs).transform(inputs)
     assert np.array_equal(plain, first)
     assert np.array_equal(plain, again)

@@ -64,11 +64,6 @@ def row_names(dataset: Dataset) -> list[str] | None:
     return None
 
 
-def taken(lines: Sequence[int], rows: NDArray[np.int64]) -> Sequence[int]:
-    """Return the lines of some rows, in 8 bytes each."""
-    return array("q", np.asarray(lines, dtype=np.int64)[rows].tobytes())
-
-
 @dataclass(frozen=True)
 class Dataset:
     """Rows, their labels and the taxonomy.
@@ -181,14 +176,14 @@ class Dataset:
             labels=[self.labels[row] for row in selected],
             splits={},
             ids=None if self.ids is None else [self.ids[row] for row in selected],
-            lines=None if self.lines is None else taken(self.lines, selected),
+            lines=None
+            if self.lines is None
+            else array("q", np.asarray(self.lines, dtype=np.int64)[selected].tobytes()),
             unseen={
                 place: self.unseen[row]
-                for place, row in enumerate(selected.tolist())
+                for place, row in enumerate(selected.tolist() if self.unseen else ())
                 if row in self.unseen
-            }
-            if self.unseen
-            else {},
+            },
         )
 
     def keep(self, rows: Rows) -> Dataset:

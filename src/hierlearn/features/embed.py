@@ -301,11 +301,14 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
 
     def _features(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """Return the features of prepared rows, as far as possible from the cache."""
-        if not self.cache or not is_on():
+        if not self.cache or os.environ.get(OFF):
             return self.encode(rows)
         if self._cached is None:
             self._cached = FeatureCache(self.digest(), self.columns)
-        keys = [row_key(row) for row in unpadded(rows)]
+        keys = [
+            hashlib.sha256(f"{row.dtype.str} {row.shape} ".encode() + row.tobytes()).digest()
+            for row in unpadded(rows)
+        ]
         values, found = self._cached.find(keys)
         left = np.flatnonzero(~found)
         if len(left):
@@ -512,14 +515,3 @@ def trim(folder: Path, most: int) -> None:
         remove(path.with_suffix(KEYS))
         remove(path)
         left -= max(stat.st_size, SMALLEST)
-
-
-def is_on() -> bool:
-    """Whether features may be cached."""
-    return not os.environ.get(OFF)
-
-
-def row_key(row: NDArray[Any]) -> bytes:
-    """Return the SHA-256 of a prepared row, with its type and shape."""
-    head = f"{row.dtype.str} {row.shape} ".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(row).tobytes()).digest()

@@ -96,7 +96,9 @@ class ImagePreprocessor(Preprocessor[Any, "NDArray[np.uint8]"]):
             size = self.image_size or own[0]
         if channels is None:
             found = resized(as_images(inputs), Target(3, size, self.fit_as))
-            channels = 1 if all(is_grey(found[rows]) for rows in chunks(len(found))) else 3
+            blocks = (found[begin : begin + CHUNK] for begin in range(0, len(found), CHUNK))
+            grey = all((block[:, :1] == block[:, 1:]).all() for block in blocks)
+            channels = 1 if grey else 3
             self._held = (inputs, found[:, :channels])
         self._shape = (channels, size, size)
         return self
@@ -177,17 +179,6 @@ def as_images(inputs: Any) -> Images:
     return Images(ImageFile(Path(one).parent, Path(one).name) for one in inputs)
 
 
-def chunks(count: int) -> Iterator[slice]:
-    """Yield slices that cover ``count`` rows."""
-    for begin in range(0, count, CHUNK):
-        yield slice(begin, min(begin + CHUNK, count))
-
-
-def is_grey(images: Bytes) -> bool:
-    """Whether (N, 3, H, W) images have three equal channels."""
-    return bool((images[:, :1] == images[:, 1:]).all())
-
-
 def resized(images: Images, target: Target, in_memory: int | None = None) -> Bytes:
     """Return (N, C, S, S) images, in memory or mapped from the cache folder.
 
@@ -201,10 +192,15 @@ def resized(images: Images, target: Target, in_memory: int | None = None) -> Byt
     """
     shape = (len(images), target.channels, target.size, target.size)
     if int(np.prod(shape)) <= (IN_MEMORY if in_memory is None else in_memory):
-        found = np.empty(shape, dtype=np.uint8)
-        decode_into(found, images, target)
+        found, begin = np.empty(shape, dtype=np.uint8), 0
+        for block in decoded_blocks(images, target):
+            found[begin : begin + len(block)] = block
+            begin += len(block)
         return found
-    path = cache_file(images, target)
+    name = blake2b(f"{target}".encode(), digest_size=16)  # of their content
+    for digest in images.digests():
+        name.update(digest)
+    path = cache_dir() / "images" / f"{name.hexdigest()}.npy"
     if not path.exists():
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         with atomic_write(path, "wb") as file:
@@ -215,57 +211,33 @@ def resized(images: Images, target: Target, in_memory: int | None = None) -> Byt
     return np.lib.format.open_memmap(path, mode="c")
 
 
-def cache_file(images: Images, target: Target) -> Path:
-    """Return the file of resized images in the cache folder, named by their content."""
-    name = blake2b(f"{target}".encode(), digest_size=16)
-    for digest in images.digests():
-        name.update(digest)
-    return cache_dir() / "images" / f"{name.hexdigest()}.npy"
-
-
-def decode_into(found: Bytes, images: Images, target: Target) -> None:
-    """Decode images into an array, in threads; raise once, naming all that are broken."""
-    begin = 0
-    for block in decoded_blocks(images, target):
-        found[begin : begin + len(block)] = block
-        begin += len(block)
-
-
 def decoded_blocks(images: Images, target: Target) -> Iterator[Bytes]:
     """Yield the pixels of images, block by block; raise in the end, naming all that are broken."""
+
+    def decode(row: int) -> Bytes | str:
+        try:
+            return target.of(images.read(row))
+        except DataError as error:
+            return str(error)
+
     broken: list[tuple[str, str]] = []
     pixels = all(isinstance(one, Pixels) for one in images.references)
     with in_threads(1 if pixels else None) as pool:
-        for rows in chunks(len(images)):
-            numbers = range(*rows.indices(len(images)))
-            block = np.zeros((len(numbers), target.channels, target.size, target.size), np.uint8)
-            one: Bytes | str
-            decoded = pool.map(lambda row: try_decode(images, row, target), numbers)
-            for place, one in enumerate(decoded):
-                if isinstance(one, str):
-                    broken.append((images.names[numbers[place]], one))
+        for begin in range(0, len(images), CHUNK):
+            rows = range(begin, min(begin + CHUNK, len(images)))
+            block = np.zeros((len(rows), target.channels, target.size, target.size), np.uint8)
+            for place, image in enumerate(pool.map(decode, rows)):
+                if isinstance(image, str):
+                    broken.append((images.names[rows[place]], image))
                 else:
-                    block[place] = one
+                    block[place] = image
             yield block
     if broken:
-        raise DataError(describe_broken(broken, len(images)))
-
-
-def try_decode(images: Images, row: int, target: Target) -> Bytes | str:
-    """Return the pixels of an image, or why it cannot be read."""
-    try:
-        return target.of(images.read(row))
-    except DataError as error:
-        return str(error)
-
-
-def describe_broken(broken: list[tuple[str, str]], count: int) -> str:
-    """Return the message of images that cannot be read."""
-    first, why = broken[0]
-    others = "".join(f", {name}" for name, _ in broken[1:SHOWN])
-    more = f" and {len(broken) - SHOWN:,} more" if len(broken) > SHOWN else ""
-    verb = "cannot be read"
-    return (
-        f"{len(broken):,} of {plural(count, 'image')} {verb}: {first} ({why}){others}{more}; "
-        f"replace them, or leave them out with --skip-broken (in Python: without_broken)"
-    )
+        first, why = broken[0]
+        others = "".join(f", {name}" for name, _ in broken[1:SHOWN])
+        more = f" and {len(broken) - SHOWN:,} more" if len(broken) > SHOWN else ""
+        raise DataError(
+            f"{len(broken):,} of {plural(len(images), 'image')} cannot be read: {first} ({why})"
+            f"{others}{more}; replace them, or leave them out with --skip-broken (in Python: "
+            f"without_broken)"
+        )
