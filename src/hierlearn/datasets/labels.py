@@ -17,7 +17,7 @@ import csv
 import warnings
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import has_magic
 from itertools import islice
 from pathlib import PurePath
@@ -85,7 +85,10 @@ class Annotations:
 
     def __init__(self, file: TableFile, columns: Columns) -> None:
         self.path = file.path
-        self.columns = columns.with_hierarchy_read()
+        if isinstance(columns.hierarchy, (str, PurePath)):
+            hierarchy = Hierarchy.read(columns.hierarchy, sep=columns.path_sep)
+            columns = replace(columns, hierarchy=hierarchy)
+        self.columns = columns
         self._keys: dict[Any, int] = {}  # each cell of labels, or cells of levels, and its code
         self._parsed: list[tuple[str, ...]] = []  # its labels, or the names of its levels
         self._lines: list[int] = []  # where it occurs first

@@ -117,25 +117,6 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
 # Not one of ``FEATURES``: a training makes it of the backbone and the step of its recipe.
 
 
-class ChainModule(nn.Module):
-    """One module after another.
-
-    Args:
-        first: reads raw rows; how to draw some is up to it.
-        second: reads what it returns.
-    """
-
-    def __init__(self, first: Any, second: nn.Module) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-        self.examples = getattr(first, "examples", None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return what the second makes of the first one's numbers."""
-        found: Tensor = self.second(self.first(x))
-        return found
-
-
 def side_by_side(steps: Sequence[Preprocessor[Any, Any]]) -> Preprocessor[Any, Any]:
     """Return steps that read the same rows as one; a first step that they share is done once."""
     chains = [step for step in steps if isinstance(step, ChainPreprocessor)]
@@ -208,7 +189,12 @@ class ChainPreprocessor(Preprocessor[Any, Any]):
     def as_module(self) -> nn.Module | None:
         """Return both steps as one module, or None where one of them cannot be."""
         first, second = self.first.as_module(), self.second.as_module()
-        return None if first is None or second is None else ChainModule(first, second)
+        if first is None or second is None:
+            return None
+        module = nn.Sequential(first, second)
+        if hasattr(first, "examples"):
+            module.examples = first.examples  # how to draw raw rows
+        return module
 
     @property
     def input_columns(self) -> int | None:

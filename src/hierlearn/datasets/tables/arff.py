@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.tables.kinds import name_labels
 from hierlearn.datasets.tables.table import TableChunk
-from hierlearn.errors import DataError, did_you_mean, place, plural, quoted, shown
+from hierlearn.errors import DataError, LabelError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
 from hierlearn.files.reading import room_of
 from hierlearn.hierarchy.formats.read import hierarchy_of, read_header, split_quoted, unquote
@@ -84,8 +83,14 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
             block = inputs[:, len(names) : len(names) + len(attribute.values)]
             fill_nominal(block, path, attribute, cells, numbers)
             names += [f"{attribute.name}={value}" for value in attribute.values]
-    cut = [split_labels(cell) for cell in columns[position]]
-    labels = name_labels(cut, hierarchy, path=path, lines=numbers, exact=True)
+    labels: list[list[str]] = []
+    for cell, number in zip(columns[position], numbers, strict=True):
+        text = unquote(cell)
+        parts = [] if text in ("", MISSING) else [part.strip() for part in text.split("@")]
+        try:
+            labels.append([hierarchy.names[hierarchy.index(one, exact=True)] for one in parts])
+        except LabelError as error:
+            raise LabelError(f"{place(path, number)}: {error.message}") from None
     return Dataset(
         inputs=inputs,
         labels=labels,
@@ -128,23 +133,24 @@ def check_size(path: Path, attributes: tuple[Attribute, ...], rows: int, size: i
 
 
 def split_row(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
-    """Return one cell per attribute, or raise ValueError with the reason."""
-    if line.startswith("{"):
-        return split_sparse(line, attributes)
-    cells = [cell.strip() for cell in split_quoted(line)]
-    if len(cells) != len(attributes):
-        raise ValueError(f"{len(cells)} values, but the header has {len(attributes)} attributes")
-    return cells
+    """Return one cell per attribute, those that a sparse row leaves out, too.
 
-
-def split_sparse(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
-    """Fill in what a sparse row leaves out."""
+    Raises:
+        ValueError: with the reason.
+    """
+    if not line.startswith("{"):
+        cells = [cell.strip() for cell in split_quoted(line)]
+        if len(cells) != len(attributes):
+            raise ValueError(
+                f"{len(cells)} values, but the header has {len(attributes)} attributes"
+            )
+        return cells
     if not line.endswith("}"):
         raise ValueError("a sparse row is not closed with }")
-    cells = [one.values[0] if one.kind == "nominal" else "0" for one in attributes]
-    for number, attribute in enumerate(attributes):
-        if attribute.kind == "hierarchical":
-            cells[number] = ""
+    cells = [
+        one.values[0] if one.kind == "nominal" else "" if one.kind == "hierarchical" else "0"
+        for one in attributes
+    ]
     seen: set[int] = set()
     for item in split_quoted(line[1:-1]) if line[1:-1].strip() else []:
         index, *value = item.split(None, 1) or [""]
@@ -181,9 +187,3 @@ def fill_nominal(
     block[codes == -1] = np.nan
     known = np.flatnonzero(codes >= 0)
     block[known, codes[known]] = 1.0
-
-
-def split_labels(cell: str) -> list[str]:
-    """Split a class cell at ``@``."""
-    text = unquote(cell)
-    return [] if text in ("", MISSING) else [part.strip() for part in text.split("@")]

@@ -25,15 +25,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.datasets.tables.dates import ISO, find_formats, parse_dates
-from hierlearn.errors import DataError, LabelError, arg, place, unknown_name
+from hierlearn.errors import DataError, arg, unknown_name
 from hierlearn.hierarchy.names import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
-
-    from hierlearn.hierarchy import Hierarchy
 
 
 # No value, where a number is due.
@@ -121,24 +119,6 @@ def parse_number(text: str) -> float:
         return float(text) if is_plain(text) else float("nan")
     except ValueError:
         return float("nan")
-
-
-def name_labels(
-    raw: Sequence[Sequence[str]],
-    hierarchy: Hierarchy,
-    *,
-    path: object,
-    lines: Sequence[int],
-    exact: bool = False,
-) -> list[list[str]]:
-    """Return each label of each row as the name of its class; ``exact`` refuses bare names."""
-    rows: list[list[str]] = []
-    for labels, line in zip(raw, lines, strict=True):
-        try:
-            rows.append([hierarchy.names[hierarchy.index(one, exact=exact)] for one in labels])
-        except LabelError as error:
-            raise LabelError(f"{place(path, line)}: {error.message}") from None
-    return rows
 
 
 # ---------------------------------------- the kinds of columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -73,13 +73,34 @@ class Columns:
         if self.unknown not in get_args(Unknown):
             raise DataError(unknown_name("value of unknown", str(self.unknown), get_args(Unknown)))
         if self.labels_by_id is not None:
-            self._check_labels_by_id()
+            if self.label is not None or self.levels is not None:
+                raise DataError(
+                    "the labels come from annotations, by id; leave out the column of labels"
+                )
+            if self.id_column is None:
+                raise DataError(
+                    f"annotations are joined by the id of each row; name {arg('id_column')}"
+                )
+            if self.hierarchy is None:
+                raise DataError("annotations need the taxonomy of their terms; give hierarchy")
         elif (self.label is None) == (self.levels is None):
             raise DataError(
                 f"name either the label column ({arg('label=')}) or the level columns "
                 f"({arg('levels=')})"
             )
-        self._check_roles()
+        # A label among the features would give itself away.
+        seen: dict[str, str] = {}
+        for role in ROLES:
+            named = getattr(self, role)
+            if named is not None and not named:
+                raise DataError(f"{role} names no column; name at least one")
+            for name in [named] if isinstance(named, str) else named or ():
+                if name in seen:
+                    raise DataError(
+                        f"column {name!r} is named twice, as {seen[name]} and as {role}; "
+                        f"give each column one role"
+                    )
+                seen[name] = role
         self._check_inputs()
         checked_sep(self.path_sep)
         if isinstance(self.hierarchy, Hierarchy):
@@ -87,42 +108,11 @@ class Columns:
         if self.label is None or self.label_sep is None or isinstance(self.hierarchy, (str, Path)):
             return
         sep, label_sep = self.path_sep, self.label_sep
-        named = isinstance(label_sep, str) and label_sep
-        if not named or label_sep in sep or sep in label_sep:
+        if not isinstance(label_sep, str) or not label_sep or label_sep in sep or sep in label_sep:
             raise DataError(
                 f"{arg('label_sep')} {label_sep!r} joins labels and sep {sep!r} the names of a "
                 f"path; neither may be empty or part of the other"
             )
-
-    def _check_labels_by_id(self) -> None:
-        """Refuse a second source of labels, and labels that cannot be joined."""
-        if self.label is not None or self.levels is not None:
-            raise DataError(
-                "the labels come from annotations, by id; leave out the column of labels"
-            )
-        if self.id_column is None:
-            raise DataError(
-                f"annotations are joined by the id of each row; name {arg('id_column')}"
-            )
-        if self.hierarchy is None:
-            raise DataError("annotations need the taxonomy of their terms; give hierarchy")
-
-    def _check_roles(self) -> None:
-        """Refuse a column with two roles: a label among the features would give itself away."""
-        seen: dict[str, str] = {}
-        for role in ROLES:
-            named = getattr(self, role)
-            if named is None:
-                continue
-            if not named:
-                raise DataError(f"{role} names no column; name at least one")
-            for name in [named] if isinstance(named, str) else named:
-                if name in seen:
-                    raise DataError(
-                        f"column {name!r} is named twice, as {seen[name]} and as {role}; "
-                        f"give each column one role"
-                    )
-                seen[name] = role
 
     def _check_inputs(self) -> None:
         """Refuse choices without effect, and kinds that are none."""
@@ -209,12 +199,6 @@ class Columns:
                 "there"
             )
         return names
-
-    def with_hierarchy_read(self) -> Columns:
-        """Return these columns with the hierarchy itself where a file of it was named."""
-        if not isinstance(self.hierarchy, (str, Path)):
-            return self
-        return replace(self, hierarchy=Hierarchy.read(self.hierarchy, sep=self.path_sep))
 
 
 # ---------------------------------------- reading
