@@ -25,10 +25,10 @@ from torch.utils._pytree import tree_leaves
 
 from hierlearn import Dataset, Hierarchy, Plan
 from hierlearn.datasets import Images
-from hierlearn.kernels import rows
+from hierlearn.kernels import choose
 from hierlearn.lab.corpora.synthetic import make_synthetic
 from hierlearn.links import LINKS, make_link
-from hierlearn.losses import LOSSES, bce
+from hierlearn.losses import LOSSES
 from hierlearn.pipeline import Pipeline
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
@@ -121,8 +121,8 @@ def count(function, entries, kernels=False):
         entries: N times C.
         kernels: whether CPU kernels take what they can.
     """
-    used = mock.patch.multiple(rows, has_numba=lambda: kernels, FEWEST=1)
-    with one_thread(), used, mock.patch.object(bce, "LARGE", 1):
+    used = mock.patch.multiple(choose, has_numba=lambda: kernels, FEWEST=1)
+    with one_thread(), used:
         function()
         function()
         with Counter(entries) as counter:

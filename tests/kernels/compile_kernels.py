@@ -13,9 +13,8 @@ from triton.compiler import compile as compile_kernel
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.kernels.hcl_spec import BaseOptions, KernelSpec, SelectionOptions
-from hierlearn.kernels.mcloss import MCPlan
-from hierlearn.kernels.tree_link import LinkPlan
+from hierlearn.kernels.hcl_plan import BaseOptions, KernelSpec, SelectionOptions
+from hierlearn.kernels.tree import LinkPlan, MCPlan
 from hierlearn.kernels.tree_plan import TreePlan
 
 TARGET = GPUTarget("cuda", 90, 32)

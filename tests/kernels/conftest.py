@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from hierlearn.kernels import hcl_plan, trial
+from hierlearn.kernels import choose, hcl_plan
 from kernels.kernel_cases import LAYOUTS
 from kernels.kernel_imports import INTERPRETED, TRITON, WRONG, set_interpreter
 
@@ -31,7 +31,14 @@ def interpreter(monkeypatch):
 def no_trials(request, monkeypatch):
     """Use the kernels at once: their trial takes seconds in the interpreter; see test_trial.py."""
     if request.path.name != "test_trial.py":
-        monkeypatch.setattr(trial, "passes", lambda *_: True)
+        monkeypatch.setattr(choose, "passes", lambda *_: True)
+
+
+@pytest.fixture(autouse=True)
+def on_gpu(request, monkeypatch):
+    """Let Triton's kernels take tensors on the CPU where they are interpreted."""
+    if INTERPRETED and request.path.name != "test_cpu.py":
+        monkeypatch.setattr(choose, "is_on_gpu", lambda _: True)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hierlearn import Hierarchy
+from hierlearn.kernels.choose import without_kernels
 from hierlearn.losses import HCLLoss
 from kernels.kernel_imports import INTERPRETED
 from tolerances import FLOAT32_SUMS
@@ -27,9 +28,18 @@ def needs_gpu(test: Any) -> Any:
     return pytest.mark.gpu(skip(test))
 
 
-def kernel_loss(hierarchy: Hierarchy, **options: Any) -> HCLLoss:
+class PlainHCL(HCLLoss):
+    """HCL by plain operations."""
+
+    def forward(self, *arguments: Any, **options: Any) -> Tensor:
+        with without_kernels():
+            return super().forward(*arguments, **options)
+
+
+def kernel_loss(hierarchy: Any, *, fused: bool = True, **options: Any) -> HCLLoss:
     """Return HCL as the kernels support it: sigmoids, and levels instead of ancestors."""
-    return HCLLoss.paper(hierarchy, **{"floor": 0.1, **options})
+    kind = HCLLoss if fused else PlainHCL
+    return kind.paper(hierarchy, **{"floor": 0.1, **options})
 
 
 def tree(sizes: tuple[int, ...]) -> Hierarchy:

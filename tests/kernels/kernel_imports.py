@@ -12,16 +12,10 @@ TRITON = importlib.util.find_spec("triton")
 INTERPRETED = not torch.cuda.is_available()
 KERNEL_MODULES = (
     "entries_triton",
-    "select_triton",
     "hcl_triton",
     "tree_triton",
     "tree_hcl_triton",
-    "tree_gradient_triton",
-    "mcloss_triton",
-    "neighbor_rows_triton",
     "neighbor_triton",
-    "neighbor_sums_triton",
-    "noise_triton",
 )
 
 

@@ -23,7 +23,7 @@ SIZES = (2, 3, 12)
 def test_without_gradients_the_loss_is_the_same(layout):
     hierarchy = tree(SIZES)
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     value, _ = value_and_gradient(loss, logits, targets)
     with torch.no_grad():
         FLOAT32.assert_close(loss(logits, targets).cpu(), value)
@@ -33,7 +33,7 @@ def test_without_gradients_the_loss_is_the_same(layout):
 def test_two_passes_through_one_graph_add_up(layout):
     hierarchy = tree(SIZES)
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     _, gradient = value_and_gradient(loss, logits, targets, upstream=3.0)
     x = logits.clone().requires_grad_()
     value = loss(x, targets)
@@ -46,7 +46,7 @@ def test_two_passes_through_one_graph_add_up(layout):
 def test_a_second_pass_needs_a_retained_graph(layout):
     hierarchy = tree((2, 3))
     logits, targets, mask = on_device(*batch(hierarchy, 4, masked=True))
-    value = kernel_loss(hierarchy, fused=True).to(DEVICE)(logits.requires_grad_(), targets, mask)
+    value = kernel_loss(hierarchy).to(DEVICE)(logits.requires_grad_(), targets, mask)
     value.backward()
     with pytest.raises(RuntimeError, match="retain"):
         value.backward()
@@ -58,7 +58,7 @@ def test_a_second_pass_needs_unchanged_tensors(changed, layout):
     hierarchy = tree((2, 3))
     data = on_device(*batch(hierarchy, 4, masked=True))
     data[0].requires_grad_()
-    value = kernel_loss(hierarchy, fused=True).to(DEVICE)(*data)
+    value = kernel_loss(hierarchy).to(DEVICE)(*data)
     value.backward(retain_graph=True)
     with torch.no_grad():
         data[changed].copy_(data[changed].clone())

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.kernels import rows, threads
+from hierlearn.kernels import choose, cpu
 from hierlearn.links import SoftmaxLink
-from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LeafCELoss, bce
+from hierlearn.losses import LOSSES, BCELoss, HCLLoss, LeafCELoss
 
 pytest.importorskip("numba", reason="the CPU kernels need numba")
 
@@ -34,9 +34,8 @@ NAMES = (*PLAIN, *HCL)
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernels take batches that would be too small for them."""
-    monkeypatch.setattr(rows, "FEWEST", 1)
-    monkeypatch.setattr(bce, "LARGE", 1)
-    monkeypatch.setattr(threads, "SHARE", 64)
+    monkeypatch.setattr(choose, "FEWEST", 1)
+    monkeypatch.setattr(cpu, "SHARE", 64)
 
 
 def make(name: str, space: LabelSpace, **options: Any) -> Any:
@@ -75,20 +74,19 @@ def value_and_gradient(loss: Any, logits: torch.Tensor, *batch: Any) -> Any:
 
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "has_numba", lambda: False)
+    monkeypatch.setattr(choose, "has_numba", lambda: False)
 
 
 def count_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the number of rows whenever a kernel runs."""
     seen: list[int] = []
-    whole = threads.on_threads
+    whole = cpu.on_threads
 
     def counting(work: Any, count: int, entries: int) -> Any:
         seen.append(count)
         return whole(work, count, entries)
 
-    for module in ("rows", "class_sums", "cpu_link"):
-        monkeypatch.setattr(f"hierlearn.kernels.{module}.on_threads", counting)
+    monkeypatch.setattr(cpu, "on_threads", counting)
     return seen
 
 
@@ -224,15 +222,15 @@ def test_ranges_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         where.add(threading.get_ident())
         return begin, end
 
-    assert threads.on_threads(work, 10, 1000) == [(0, 5), (5, 10)]
-    if threads.openmp() is not None:
+    assert cpu.on_threads(work, 10, 1000) == [(0, 5), (5, 10)]
+    if cpu.openmp() is not None:
         assert len(where) == 2
-    assert threads.on_threads(work, 10, 100) == [(0, 10)]  # too few entries for two
-    assert threads.on_threads(work, 1, 1000) == [(0, 1)]
-    monkeypatch.setattr(threads, "openmp", lambda: None)
-    assert threads.on_threads(work, 10, 1000) == [(0, 10)]
-    monkeypatch.setattr(threads, "OWN_SHARE", 64)
-    assert threads.on_threads(work, 11, 1000) == [(0, 5), (5, 11)]
+    assert cpu.on_threads(work, 10, 100) == [(0, 10)]  # too few entries for two
+    assert cpu.on_threads(work, 1, 1000) == [(0, 1)]
+    monkeypatch.setattr(cpu, "openmp", lambda: None)
+    assert cpu.on_threads(work, 10, 1000) == [(0, 10)]
+    monkeypatch.setattr(cpu, "OWN_SHARE", 64)
+    assert cpu.on_threads(work, 11, 1000) == [(0, 5), (5, 11)]
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,16 +241,16 @@ def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
             raise ValueError(f"rows {begin} to {end}")
 
     with pytest.raises(ValueError, match="rows 5 to 10"):
-        threads.on_threads(work, 10, 1000)
+        cpu.on_threads(work, 10, 1000)
 
 
 def test_a_fork_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of OpenMP do not survive a fork, and waiting for them would hang."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    threads.on_threads(lambda begin, end: None, 10, 1000)
+    cpu.on_threads(lambda begin, end: None, 10, 1000)
     child = os.fork()
     if child == 0:
-        found = threads.on_threads(lambda begin, end: end - begin, 10, 1000)
+        found = cpu.on_threads(lambda begin, end: end - begin, 10, 1000)
         os._exit(0 if found == [10] else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -328,25 +326,32 @@ def test_columns_that_are_not_contiguous() -> None:
 
 
 def test_when_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    space, key = random_tree(0, 5), ("focal", "sigmoid", None)
+
+    def can_use(logits: torch.Tensor, *others: torch.Tensor) -> bool:
+        return choose.cpu_kernels(key, logits, space, *others) is not None
+
     logits = torch.zeros(4, 5)
-    assert rows.can_use(logits)
-    assert not rows.can_use(logits.double())
-    assert not rows.can_use(logits.to("meta"))
-    assert not rows.can_use(logits, torch.zeros(4, 5, requires_grad=True))
-    monkeypatch.setattr(rows, "FEWEST", 21)
-    assert not rows.can_use(logits)
+    assert can_use(logits)
+    assert not can_use(logits.double())
+    assert not can_use(logits.to("meta"))
+    assert not can_use(logits, torch.zeros(4, 5, requires_grad=True))
+    with choose.without_kernels():
+        assert not can_use(logits)
+    monkeypatch.setattr(choose, "FEWEST", 21)
+    assert not can_use(logits)
     monkeypatch.setenv("HIERLEARN_CPU_KERNELS", "0")
-    rows.has_numba.cache_clear()
+    choose.has_numba.cache_clear()
     try:
-        assert not rows.has_numba()
+        assert not choose.has_numba()
         monkeypatch.delenv("HIERLEARN_CPU_KERNELS")
-        rows.has_numba.cache_clear()
-        assert rows.has_numba()
+        choose.has_numba.cache_clear()
+        assert choose.has_numba()
         monkeypatch.setitem(sys.modules, "numba", None)  # whose import then fails
-        rows.has_numba.cache_clear()
-        assert not rows.has_numba()
+        choose.has_numba.cache_clear()
+        assert not choose.has_numba()
     finally:
-        rows.has_numba.cache_clear()
+        choose.has_numba.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -362,9 +367,9 @@ def test_when_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_arithmetic(name: str, wanted: Any, low: float, high: float) -> None:
     from numba import njit
 
-    from hierlearn.kernels import math_numba
+    from hierlearn.kernels import tree_numba
 
-    function = getattr(math_numba, name)
+    function = getattr(tree_numba, name)
 
     @njit(error_model="numpy")
     def apply(x: Any, out: Any) -> None:
@@ -383,7 +388,7 @@ def test_the_arithmetic(name: str, wanted: Any, low: float, high: float) -> None
 def test_exp_of_very_little_is_zero() -> None:
     from numba import njit
 
-    from hierlearn.kernels.math_numba import exp
+    from hierlearn.kernels.tree_numba import exp
 
     run = njit(lambda x: exp(x))
     assert run(np.float32(-88.0)) == 0

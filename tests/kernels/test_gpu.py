@@ -41,10 +41,7 @@ def test_every_run_is_bitwise_the_same(layout):
     hierarchy = tree((10, 100, 3000))
     data = on_device(*batch(hierarchy, 300, masked=True))
     with nan_filled_memory():
-        runs = [
-            value_and_gradient(kernel_loss(hierarchy, fused=True).to(DEVICE), *data)
-            for _ in range(3)
-        ]
+        runs = [value_and_gradient(kernel_loss(hierarchy).to(DEVICE), *data) for _ in range(3)]
     for value, gradient in runs[1:]:
         assert torch.equal(value, runs[0][0])
         assert torch.equal(gradient, runs[0][1])
@@ -54,7 +51,7 @@ def test_every_run_is_bitwise_the_same(layout):
 @as_is_and_tiled
 def test_the_host_never_waits_and_a_cuda_graph_replays(layout):
     hierarchy = tree((3, 20, 60))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     logits, targets, _ = batch(hierarchy, 50)
     x, y = logits.to(DEVICE).requires_grad_(), targets.to(DEVICE)
     side = torch.cuda.Stream()

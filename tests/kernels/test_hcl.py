@@ -116,7 +116,7 @@ def test_the_kernels_agree_with_naive_loops(base, layout):
     expected = naive_hcl(
         logits.tolist(), targets.int().tolist(), parents, base=base, floor=0.1, mask=mask.tolist()
     )
-    loss = kernel_loss(hierarchy, base=base, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy, base=base).to(DEVICE)
     found = loss(*on_device(logits, targets, mask))
     assert found.item() == FLOAT32_SUMS.approx(expected["loss"])
     assert loss.last["selected"].tolist() == expected["selected"]

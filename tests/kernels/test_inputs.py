@@ -39,7 +39,7 @@ def test_half_precision_logits_are_read_without_a_copy(dtype, masked):
 def test_targets_may_have_any_dtype(dtype):
     hierarchy = tree((2, 14))
     logits, targets, _ = on_device(*batch(hierarchy, 3))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     expected = value_and_gradient(loss, logits, targets)
     found = value_and_gradient(loss, logits, targets.to(dtype))
     assert torch.equal(found[0], expected[0])
@@ -68,7 +68,7 @@ def every_other_column(logits, targets, mask):
 def test_rows_may_begin_anywhere_and_columns_may_have_strides(view):
     hierarchy = tree((3, 13))
     data = on_device(*batch(hierarchy, 6, masked=True))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     expected = value_and_gradient(loss, *data)
     logits, targets, mask = view(*data)
     x = logits.detach().requires_grad_()
@@ -79,7 +79,7 @@ def test_rows_may_begin_anywhere_and_columns_may_have_strides(view):
 
 def test_an_empty_batch_has_no_loss():
     hierarchy = tree((2, 3))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     x = torch.zeros(0, 5, device=DEVICE, requires_grad=True)
     value = loss(x, torch.zeros(0, 5, dtype=torch.bool, device=DEVICE))
     value.backward()
@@ -109,9 +109,7 @@ def test_huge_logits(size, layout):
 def test_infinite_logits(base, layout):
     hierarchy = tree((2, 3, 12))
     logits, targets = torch.zeros(3, 17), torch.zeros(3, 17, dtype=torch.bool)
-    loss = kernel_loss(hierarchy, base=base, fused=True, reduction="sum", curriculum=None).to(
-        DEVICE
-    )
+    loss = kernel_loss(hierarchy, base=base, reduction="sum", curriculum=None).to(DEVICE)
     logits[1, 3] = -math.inf  # certain and correct: it costs nothing
     certain = value_and_gradient(loss, *on_device(logits, targets))
     logits[1, 3] = -1e4
@@ -129,7 +127,7 @@ def test_a_nan_logit_shows_in_loss_and_gradient(floor, column, layout):
     hierarchy = tree((2, 3, 12))
     logits, targets, _ = batch(hierarchy, 3)
     logits[1, column] = math.nan
-    loss = kernel_loss(hierarchy, fused=True, floor=floor).to(DEVICE)
+    loss = kernel_loss(hierarchy, floor=floor).to(DEVICE)
     value, gradient = value_and_gradient(loss, *on_device(logits, targets))
     assert value.isnan()
     assert floor == 0.0 or gradient[1, column].isnan()
@@ -139,7 +137,7 @@ def test_a_nan_logit_shows_in_loss_and_gradient(floor, column, layout):
 def test_autocast_does_not_lower_the_precision_of_the_loss(curriculum):
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = kernel_loss(hierarchy, fused=True, curriculum=curriculum).to(DEVICE)
+    loss = kernel_loss(hierarchy, curriculum=curriculum).to(DEVICE)
     expected = loss(logits, targets)
     with torch.autocast(DEVICE, torch.bfloat16):
         assert loss(logits, targets) == expected
@@ -148,7 +146,7 @@ def test_autocast_does_not_lower_the_precision_of_the_loss(curriculum):
 def test_a_batch_of_a_known_shape_is_still_checked():
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     expected = loss(logits, targets)
     assert loss(logits, targets) == expected
     with pytest.raises(HierlearnError, match="targets"):

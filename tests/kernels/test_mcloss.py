@@ -1,10 +1,13 @@
 """MCLoss by kernels: against the plain path."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from hierlearn.kernels import mcloss as kernels
-from hierlearn.kernels import tree_plan, tree_windows
+from hierlearn.kernels import tree as kernels
+from hierlearn.kernels import tree_layout, tree_plan
+from hierlearn.kernels.choose import without_kernels
 from hierlearn.losses import MCLoss
 from kernels.kernel_cases import DEVICE, batch, nan_filled_memory, needs_gpu, on_device, tree
 from kernels.test_trees import TREES, UNEVEN, every_tree
@@ -14,8 +17,7 @@ from tolerances import FLOAT32_SUMS, HALF_ROUNDED, Tolerance
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
     """Let small batches take the kernels, with several windows per level and pieces of groups."""
-    monkeypatch.setattr(kernels, "is_on_gpu", lambda _: True)
-    for module in (tree_windows, tree_plan, kernels):
+    for module in (tree_layout, tree_plan, kernels):
         monkeypatch.setattr(module, "WINDOW", 16)
 
 
@@ -26,22 +28,21 @@ def value_and_gradient(loss, logits, targets, upstream=1.7):
     return value.detach().cpu(), x.grad.cpu()
 
 
-def both(hierarchy, logits, targets, monkeypatch, **options):
+def both(hierarchy, logits, targets, **options):
     """Return value and gradient of the kernels and of the plain path."""
     loss = MCLoss(hierarchy, **options).to(DEVICE)
     with nan_filled_memory():
         found = value_and_gradient(loss, *on_device(logits, targets))
-    with monkeypatch.context() as patch:
-        patch.setattr(kernels, "can_use", lambda _: False)
+    with without_kernels():
         expected = value_and_gradient(MCLoss(hierarchy, **options), logits.float(), targets)
     return found, expected
 
 
 @every_tree
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_loss_and_gradient_are_those_of_the_plain_path(hierarchy, reduction, monkeypatch):
+def test_loss_and_gradient_are_those_of_the_plain_path(hierarchy, reduction):
     logits, targets, _ = batch(hierarchy, 5)
-    FLOAT32_SUMS.assert_close(*both(hierarchy, logits, targets, monkeypatch, reduction=reduction))
+    FLOAT32_SUMS.assert_close(*both(hierarchy, logits, targets, reduction=reduction))
 
 
 def test_kernels_are_used_for_known_targets_of_trees_alone(monkeypatch):
@@ -59,30 +60,30 @@ def test_kernels_are_used_for_known_targets_of_trees_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["uneven", "a long group", "only children"])
-def test_ties_share_the_gradient_as_in_the_plain_path(name, monkeypatch):
+def test_ties_share_the_gradient_as_in_the_plain_path(name):
     logits, targets, _ = batch(TREES[name], 6, ties=True)
     logits = logits.clamp(-1.0, 1.0)  # so that most groups have ties
-    found, expected = both(TREES[name], logits, targets, monkeypatch)
+    found, expected = both(TREES[name], logits, targets)
     FLOAT32_SUMS.assert_close(found, expected)
 
 
-def test_several_labels_and_labels_that_end_above_the_leaves(monkeypatch):
+def test_several_labels_and_labels_that_end_above_the_leaves():
     rows = [["a", "f/g/h"], ["m/n", "l"], ["a/b/c", "a/b/d", "f"], []]
     targets = torch.stack([UNEVEN.encode([row])[0] for row in rows])
     logits = batch(UNEVEN, 4, ties=True)[0]
-    FLOAT32_SUMS.assert_close(*both(UNEVEN, logits, targets, monkeypatch))
-    FLOAT32_SUMS.assert_close(*both(UNEVEN, 50 * logits, targets.float(), monkeypatch))
+    FLOAT32_SUMS.assert_close(*both(UNEVEN, logits, targets))
+    FLOAT32_SUMS.assert_close(*both(UNEVEN, 50 * logits, targets.float()))
 
 
-def test_half_precision_logits(monkeypatch):
+def test_half_precision_logits():
     logits, targets, _ = batch(UNEVEN, 3)
-    found, expected = both(UNEVEN, logits.bfloat16(), targets, monkeypatch)
+    found, expected = both(UNEVEN, logits.bfloat16(), targets)
     FLOAT32_SUMS.assert_close(found[0], expected[0])
     assert found[1].dtype == torch.bfloat16
     HALF_ROUNDED.assert_close(found[1].float(), expected[1])
 
 
-def test_members_nan_and_second_derivatives(monkeypatch):
+def test_members_nan_and_second_derivatives():
     logits, targets, _ = on_device(*batch(UNEVEN, 4))
     loss = MCLoss(UNEVEN).to(DEVICE)
     members = loss(logits.view(2, 2, -1), targets.view(2, 2, -1))
@@ -91,10 +92,8 @@ def test_members_nan_and_second_derivatives(monkeypatch):
     bad[1, -1] = torch.nan
     assert loss(bad, targets).isnan()
     found = []
-    for fused in (True, False):
-        with monkeypatch.context() as patch:
-            if not fused:
-                patch.setattr(kernels, "can_use", lambda _: False)
+    for context in (nullcontext(), without_kernels()):
+        with context:
             x = logits.clone().requires_grad_()
             (first,) = torch.autograd.grad(loss(x, targets), x, create_graph=True)
             (first**2).sum().backward()
@@ -105,9 +104,9 @@ def test_members_nan_and_second_derivatives(monkeypatch):
 
 @needs_gpu
 def test_a_large_batch(monkeypatch):
-    for module in (tree_windows, tree_plan, kernels):
+    for module in (tree_layout, tree_plan, kernels):
         monkeypatch.setattr(module, "WINDOW", 128)
     hierarchy = tree((10, 100, 1000, 8890))
     logits, targets, _ = batch(hierarchy, 300)
-    found, expected = both(hierarchy, logits, targets, monkeypatch)
+    found, expected = both(hierarchy, logits, targets)
     Tolerance(rtol=1e-4, atol=1e-10).assert_close(found, expected)

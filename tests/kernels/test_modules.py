@@ -22,7 +22,7 @@ def pickled(loss):
 def test_copies_are_made_without_the_kernels(copied):
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 2))
-    loss = kernel_loss(hierarchy, fused=True).to(DEVICE)
+    loss = kernel_loss(hierarchy).to(DEVICE)
     expected = loss(logits, targets)
     twin = copied(loss)
     assert twin.last == {}
@@ -32,16 +32,17 @@ def test_copies_are_made_without_the_kernels(copied):
 def test_options_may_change_between_calls():
     hierarchy = tree((2, 3))
     logits, targets, _ = on_device(*batch(hierarchy, 4))
-    loss = kernel_loss(hierarchy, fused=True, floor=0.0, reduction="sum").to(DEVICE)
+    loss = kernel_loss(hierarchy, floor=0.0, reduction="sum").to(DEVICE)
     total = loss(logits, targets)
     loss.reduction = "mean"
     FLOAT32_SUMS.assert_close(loss(logits, targets), total / logits.numel())
     assert loss.ever_selected.tolist() == loss.last["selected"].tolist()
 
 
-def test_host_tensors_take_the_plain_path_unless_asked(monkeypatch):
+def test_host_tensors_take_no_kernels_of_a_gpu(monkeypatch):
     hierarchy = tree((2, 3))
     logits, targets, _ = batch(hierarchy, 4)
+    monkeypatch.setattr("hierlearn.kernels.choose.is_on_gpu", lambda x: x.is_cuda)
     monkeypatch.setattr("hierlearn.kernels.hcl.LaunchPlan.run", None)  # a kernel would fail
     assert kernel_loss(hierarchy)(logits, targets) > 0
 
@@ -52,7 +53,7 @@ def test_the_linear_layer_in_chunks(layout):
     _, targets, mask = on_device(*batch(hierarchy, 5, masked=True))
     torch.manual_seed(0)
     options = {"link": "sigmoid", "scope": "levels", "floor": 0.1, "normalize": "sum"}
-    layer = LinearHCLLoss(hierarchy, 4, chunk=2, fused=True, **options).to(DEVICE)
+    layer = LinearHCLLoss(hierarchy, 4, chunk=2, **options).to(DEVICE)
     inputs = torch.randn(5, 4).to(DEVICE)
     plain = kernel_loss(hierarchy, fused=False).to(DEVICE)
     results = []
@@ -69,6 +70,7 @@ def test_the_linear_layer_in_chunks(layout):
 WORKER = """
 import sys, torch, torch.distributed as dist
 from hierlearn import Hierarchy
+from hierlearn.kernels import choose
 from hierlearn.losses import HCLLoss
 rank, where = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"file://{where}/store", rank=rank, world_size=2)
@@ -78,9 +80,11 @@ logits = 2 * torch.randn(6, 8, generator=g)
 targets = h.encode(torch.randint(0, 8, (6,), generator=g).tolist(), numbers=True)
 part = slice(0, 4) if rank == 0 else slice(4, 6)
 found = []
+choose.passes = lambda *_: True
 for fused in (True, False):
+    choose.is_on_gpu = lambda _: fused
     x = logits[part].clone().requires_grad_()
-    loss = HCLLoss(h, link="sigmoid", scope="levels", normalize="sum", reduction="sum", fused=fused)
+    loss = HCLLoss(h, link="sigmoid", scope="levels", normalize="sum", reduction="sum")
     loss(x, targets[part]).backward()
     found.append((x.grad, loss.last["selected"], loss.last["e_h"]))
 for one, other in zip(*found):

@@ -9,8 +9,8 @@ from torch import nn
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels import neighbor_batch, neighbor_gradient, neighbor_head, neighbor_launch
-from hierlearn.kernels.neighbor_launch import Tiling
+from hierlearn.kernels import neighbor_batch, neighbor_head
+from hierlearn.kernels.neighbor_batch import Tiling
 from hierlearn.memory import DISTANCES, LabelSets, NeighborHead, SetCandidates
 from hierlearn.memory.compare import Candidates
 from kernels.kernel_cases import DEVICE, nan_filled_memory, needs_gpu, tree
@@ -30,9 +30,8 @@ def small_tiles(monkeypatch):
     """Take small batches, in small tiles where they are interpreted."""
     monkeypatch.setattr(neighbor_head, "LEAST", 0)
     if INTERPRETED:
-        monkeypatch.setattr(neighbor_head, "is_on_gpu", lambda _: True)
-        monkeypatch.setattr(neighbor_launch, "FORWARD", SMALL)
-        monkeypatch.setattr(neighbor_launch, "BACKWARD", SMALL)
+        monkeypatch.setattr(neighbor_batch, "FORWARD", SMALL)
+        monkeypatch.setattr(neighbor_batch, "BACKWARD", SMALL)
 
 
 class Step:
@@ -289,7 +288,7 @@ def test_blocks_of_rows_and_chunks_of_candidates(monkeypatch):
     step = Step(TREE, 50, 70)
     step.upstream[:, :16] *= 100  # rows of different magnitude
     whole = check(step)
-    monkeypatch.setattr(neighbor_gradient, "CHUNK", 1)
+    monkeypatch.setattr(neighbor_head, "CHUNK", 1)
     monkeypatch.setattr(neighbor_batch, "HELD", 1)
     parts = check(step)
     for one, other in zip(parts, whole, strict=True):
@@ -386,5 +385,5 @@ def test_rows_times_candidates_are_never_held():
     before = torch.cuda.memory_allocated()
     run.compare(q, x, candidates).log_p.sum().backward()
     torch.cuda.synchronize()
-    assert torch.cuda.max_memory_allocated() - before < 3 * 2 * neighbor_gradient.CHUNK + (1 << 28)
-    assert 3 * 2 * neighbor_gradient.CHUNK + (1 << 28) < 2048 * 60_000 * 4
+    assert torch.cuda.max_memory_allocated() - before < 3 * 2 * neighbor_head.CHUNK + (1 << 28)
+    assert 3 * 2 * neighbor_head.CHUNK + (1 << 28) < 2048 * 60_000 * 4

@@ -27,7 +27,7 @@ def test_without_a_compiler_the_plain_path_draws(monkeypatch):
 
     monkeypatch.setattr(kernels, "failures", [])
     monkeypatch.setattr(kernels, "can_use", lambda _: not kernels.failures)
-    monkeypatch.setattr("hierlearn.kernels.noise_triton.write_scales", {(1, 1): fail})
+    monkeypatch.setattr("hierlearn.kernels.entries_triton.write_scales", {(1, 1): fail})
     expected = StepSeeds(torch.tensor([5]))
     found = StepSeeds(torch.tensor([5]))
     first = found.scales(9, 40_000)

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from hierlearn.kernels import hcl as kernels
-from hierlearn.kernels import hcl_arrays
+from hierlearn.kernels import plan as plans
 from kernels.kernel_cases import DEVICE
 
 
 @pytest.mark.parametrize("sizes", [(1,), (5, 1, 30), (16, 16), (3, 50, 2)], ids=str)
 def test_tiles_cover_every_class_once_in_its_level(sizes):
-    pairs = hcl_arrays.level_tiles(sizes, 16, torch.device("cpu")).tolist()
+    pairs = plans.level_tiles(sizes, 16, torch.device("cpu")).tolist()
     begins = [sum(sizes[:level]) for level in range(len(sizes) + 1)]
     covered = [
         column
@@ -23,7 +23,7 @@ def test_tiles_cover_every_class_once_in_its_level(sizes):
 
 def test_arrays_in_one_block_are_aligned_and_do_not_overlap():
     dtypes = {"flags": (torch.bool, 5), "none": (torch.int32, 0), "numbers": (torch.float64, 3)}
-    layout = hcl_arrays.MemoryLayout(**dtypes)
+    layout = plans.MemoryLayout(**dtypes)
     block = torch.zeros(layout.size, dtype=torch.uint8)
     for number, (name, (dtype, count)) in enumerate(dtypes.items()):
         array = layout.array(block, name)

@@ -4,14 +4,13 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy
-from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.kernels import tree_link, tree_plan, tree_windows
+from hierlearn.kernels import choose, tree_layout, tree_plan
 from hierlearn.links import HeadOutput, SoftmaxLink
 from hierlearn.losses import HCLLoss, LeafCELoss, LinearHCLLoss
-from hierlearn.losses.hcl import linear
 from kernels.kernel_cases import (
     DEVICE,
+    PlainHCL,
     batch,
     every_layout,
     kernel_loss,
@@ -48,7 +47,7 @@ FAR_APART = Tolerance(rtol=2e-4, atol=2e-5)
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Divide small groups as large ones are: several tiles per level, several steps per group."""
-    for module in (tree_windows, tree_plan):
+    for module in (tree_layout, tree_plan):
         monkeypatch.setattr(module, "WINDOW", 16)
 
 
@@ -128,7 +127,7 @@ def test_logits_far_apart(options):
 def test_a_part_in_common_loses_no_precision():
     logits, targets, _ = batch(UNEVEN, 5)
     logits = logits.bfloat16().float()  # so that the sum below is exact
-    loss = HCLLoss(UNEVEN, fused=True, threshold=9.0).to(DEVICE)
+    loss = HCLLoss(UNEVEN, threshold=9.0).to(DEVICE)
     expected = value_and_gradient(loss, *on_device(logits, targets))
     FLOAT32.assert_close(value_and_gradient(loss, *on_device(logits + 4096, targets)), expected)
 
@@ -150,7 +149,7 @@ def test_members_and_rows_that_begin_anywhere():
     options = EDGES["softmax, ancestors"]
     logits, targets, _ = batch(UNEVEN, 4)
     options = {"threshold": 9.0, **options}
-    loss = kernel_loss(UNEVEN, fused=True, **options).to(DEVICE)
+    loss = kernel_loss(UNEVEN, **options).to(DEVICE)
     both = logits.view(2, 2, -1).to(DEVICE), targets.view(2, 2, -1).to(DEVICE)
     each = [
         value_and_gradient(loss, *on_device(logits[k], targets[k]))[0]
@@ -168,7 +167,7 @@ def test_nan_shows_in_the_loss():
     logits, targets, _ = batch(UNEVEN, 4)
     logits[2, -1] = torch.nan
     for options in EDGES.values():
-        loss = kernel_loss(UNEVEN, fused=True, **options).to(DEVICE)
+        loss = kernel_loss(UNEVEN, **options).to(DEVICE)
         assert loss(*on_device(logits, targets)).isnan()
 
 
@@ -188,20 +187,22 @@ def test_gradients_can_be_differentiated_again(options):
 
 def test_what_the_kernels_do_not_take():
     dag = Hierarchy.from_edges([("a", "c"), ("b", "c")])
-    with pytest.raises(HierlearnError, match="DAG"):
-        HCLLoss(dag, fused=True)
-    with pytest.raises(HierlearnError, match="Focal"):
-        HCLLoss(UNEVEN, base="focal", fused=True)
-    with pytest.raises(HierlearnError, match="levels"):
-        HCLLoss(UNEVEN, scope="levels", fused=True)
+    logits = torch.zeros(2, len(dag), device=DEVICE)
+    for space, key in (
+        (LabelSpace(dag), ("hcl of bce", "softmax", "ancestors")),
+        (LabelSpace(UNEVEN), ("hcl of focal", "softmax", "ancestors")),
+        (LabelSpace(UNEVEN), ("hcl of bce", "softmax", "levels")),
+    ):
+        assert choose.gpu_kernels(key, logits, space) is None
+    assert choose.gpu_kernels(("hcl of bce", "sigmoid", "levels"), logits, dag) is not None
     deep = tree((1,) * 65)
     assert LabelSpace(deep).layout is None
 
 
 def test_another_link_needs_other_kernels():
     logits, targets, _ = on_device(*batch(UNEVEN, 4))
-    loss = HCLLoss(UNEVEN, fused=True, threshold=9.0).to(DEVICE)
-    plain = HCLLoss(UNEVEN, fused=False, threshold=9.0).to(DEVICE)
+    loss = HCLLoss(UNEVEN, threshold=9.0).to(DEVICE)
+    plain = PlainHCL(UNEVEN, threshold=9.0).to(DEVICE)
     links = [SoftmaxLink(UNEVEN), SoftmaxLink(with_inner_terminals(UNEVEN))]
     values = []
     for link in (*links, links[0]):
@@ -211,25 +212,15 @@ def test_another_link_needs_other_kernels():
     assert values[0] == values[2] != values[1]
 
 
-def test_the_linear_layer_takes_the_plain_path(monkeypatch):
+def test_the_linear_layer_takes_the_plain_path():
     _, targets, _ = on_device(*batch(UNEVEN, 5))
     layer = LinearHCLLoss(UNEVEN, 4, chunk=2).to(DEVICE)
     inputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    monkeypatch.setattr(linear, "choose_backend", lambda *_: linear.TRITON)  # as on a GPU
-    plain = HCLLoss(UNEVEN, fused=False).to(DEVICE)
+    plain = PlainHCL(UNEVEN).to(DEVICE)
     FLOAT32_SUMS.assert_close(layer(inputs, targets), plain(layer.logits(inputs), targets))
-    with pytest.raises(HierlearnError, match="LinearHCLLoss"):
-        LinearHCLLoss(UNEVEN, 4, fused=True)
 
 
 # ---------------------------------------------------------------------- the link by itself
-
-
-@pytest.fixture
-def link_kernels(monkeypatch):
-    """Let the link use its kernels on the device of these tests."""
-    device = torch.device(DEVICE).type
-    monkeypatch.setattr(tree_link, "is_on_gpu", lambda tensor: tensor.device.type == device)
 
 
 def pair_and_gradient(function, logits, weights):
@@ -246,7 +237,7 @@ PAIRS += [("uneven", 1000.0, "both"), ("uneven", 1.0, "log p"), ("uneven", 1.0, 
 
 
 @pytest.mark.parametrize(("name", "scale", "used"), PAIRS)
-def test_the_pair_and_its_gradient(name, scale, used, link_kernels):
+def test_the_pair_and_its_gradient(name, scale, used):
     hierarchy = TREES[name]
     link = SoftmaxLink(with_inner_terminals(hierarchy))
     generator = torch.Generator().manual_seed(0)
@@ -264,7 +255,7 @@ def test_the_pair_and_its_gradient(name, scale, used, link_kernels):
 
 
 @pytest.mark.parametrize("shift", [0.0, -300.0], ids=["normalized", "far below 0"])
-def test_what_lies_beyond_the_columns_does_not_count(shift, link_kernels):
+def test_what_lies_beyond_the_columns_does_not_count(shift):
     # Logits that sum to a mass of 1 have a norm of 0, as those of a network at its prior; the
     # exponential of a norm of -300 is infinite.
     hierarchy = TREES["odd sizes"]
@@ -287,7 +278,7 @@ def test_what_lies_beyond_the_columns_does_not_count(shift, link_kernels):
     FAR_APART.assert_close(found, expected)
 
 
-def test_a_class_of_nearly_all_mass_keeps_the_mass_outside_exact(link_kernels):
+def test_a_class_of_nearly_all_mass_keeps_the_mass_outside_exact():
     link = SoftmaxLink(UNEVEN).to(DEVICE)
     logits = torch.zeros(1, len(UNEVEN), device=DEVICE)
     logits[0, number_of("a/b/c")] = 60.0
@@ -299,7 +290,7 @@ def test_a_class_of_nearly_all_mass_keeps_the_mass_outside_exact(link_kernels):
     FLOAT32.assert_close(found, expected)
 
 
-def test_second_derivatives_of_the_link(link_kernels):
+def test_second_derivatives_of_the_link():
     link = SoftmaxLink(UNEVEN).to(DEVICE)
     logits = torch.randn(2, len(UNEVEN), generator=torch.Generator().manual_seed(0)).to(DEVICE)
     found = []
@@ -314,13 +305,15 @@ def test_second_derivatives_of_the_link(link_kernels):
     FLOAT32_SUMS.assert_close(*found)
 
 
-def test_members_transforms_and_other_losses_use_the_link(link_kernels):
+def test_members_transforms_and_other_losses_use_the_link():
     link = SoftmaxLink(UNEVEN).to(DEVICE)
     logits = torch.randn(2, 3, len(UNEVEN), generator=torch.Generator().manual_seed(0)).to(DEVICE)
     FLOAT32.assert_close(link.log_probabilities(logits), link.plain_log_probabilities(logits))
     mapped = torch.func.vmap(link.log_probabilities)(logits)  # takes the plain path
     FLOAT32.assert_close(mapped, link.plain_log_probabilities(logits))
-    assert not tree_link.can_use(logits.double())
-    assert not tree_link.can_use(logits[:, :0])
+    key = ("log p", "softmax", None)
+    assert choose.gpu_kernels(key, logits, link.label_space) is not None
+    assert choose.gpu_kernels(key, logits.double(), link.label_space) is None
+    assert choose.gpu_kernels(key, logits[:, :0], link.label_space) is None
     targets = batch(UNEVEN, 3)[1].to(DEVICE)
     assert LeafCELoss(UNEVEN).to(DEVICE)(link.output(logits[0]), targets) > 0

@@ -5,7 +5,7 @@ import pytest
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.kernels import tree_plan, tree_windows
+from hierlearn.kernels import tree_layout, tree_plan
 from kernels.kernel_cases import batch, kernel_loss, on_device, tree, value_and_gradient
 from kernels.test_trees import TREES, UNEVEN
 from tolerances import FLOAT32_SUMS
@@ -16,7 +16,7 @@ ALL = {**TREES, "pieces of pieces": LONG}
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
-    for module in (tree_windows, tree_plan):
+    for module in (tree_layout, tree_plan):
         monkeypatch.setattr(module, "WINDOW", 16)
 
 
@@ -27,7 +27,7 @@ def reduced(layout):
     groups = np.concatenate([np.full(layout.slots, -1), plan.piece_groups]).astype(int)
     for stage in plan.stages:
         for low, high in plan.windows[stage.first : stage.first + stage.number]:
-            assert high - (low - low % tree_windows.ALIGNMENT) <= tree_windows.WINDOW
+            assert high - (low - low % tree_layout.ALIGNMENT) <= tree_layout.WINDOW
             for item in range(low, high):
                 slot = groups[item] if stage.pieces else plan.class_groups[item]
                 assert slot >= 0

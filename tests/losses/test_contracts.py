@@ -9,8 +9,7 @@ import torch
 
 from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
-from hierlearn.losses import LOSSES, HCLLoss
-from hierlearn.losses.hcl import cpu as fused_hcl
+from hierlearn.losses import LOSSES
 from losses.random_batches import random_batch
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
@@ -186,20 +185,6 @@ def test_compiled_in_one_graph_it_is_the_same(name, backend):
             gradients.append(x.grad)
         torch.testing.assert_close(*values)
         torch.testing.assert_close(*gradients)
-
-
-def test_the_fast_pass_is_the_same_in_one_chunk_and_in_many():
-    h = Hierarchy.from_parents([-1, *[0] * 40, *range(1, 41)], [f"n{i}" for i in range(81)])
-    rows = 3 * (fused_hcl.CHUNK // len(h)) + 5
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(rows, len(h), generator=generator)
-    targets = torch.rand(rows, len(h), generator=generator) < 0.2
-    whole, parts = (logits.clone().requires_grad_() for _ in range(2))
-    loss = HCLLoss(h, reduction="sum", curriculum=None, validate=False)  # closed by no means
-    loss(whole, targets).backward()
-    for begin in range(0, rows, 100):
-        loss(parts[begin : begin + 100], targets[begin : begin + 100]).backward()
-    torch.testing.assert_close(whole.grad, parts.grad)
 
 
 def test_logits_need_not_be_contiguous():

@@ -393,7 +393,7 @@ class BalancedBCE(BCELoss):
 @pytest.mark.parametrize("kind", [Balanced, BalancedBCE])
 def test_a_loss_of_the_whole_batch_never_mixes_members(kind):
     logits, targets, mask = batch(members=2)
-    assert not kind.declares_independent_rows()
+    assert not kind.rows_independent
     together = kind(TREE)(logits, targets, mask)
     apart = [kind(TREE)(logits[k], targets[k], mask[k]) for k in range(2)]
     torch.testing.assert_close(together, torch.stack(apart))
@@ -402,13 +402,13 @@ def test_a_loss_of_the_whole_batch_never_mixes_members(kind):
 def test_built_in_losses_declare_what_holds():
     for name, entry in LOSSES.items():
         loss = entry(TREE, reduction="none")
-        if loss.declares_independent_rows():
+        if loss.rows_independent:
             logits, targets, mask = batch(rows=8)
             logits[3:] *= 5
             halves = [loss(logits[part], targets[part], mask[part]) for part in HALVES]
             torch.testing.assert_close(torch.cat(halves), loss(logits, targets, mask), msg=name)
-    assert BCELoss.declares_independent_rows()
-    assert not HCLLoss.declares_independent_rows()
+    assert BCELoss.rows_independent
+    assert not HCLLoss.rows_independent
 
 
 HALVES = (slice(0, 3), slice(3, 8))

@@ -16,7 +16,7 @@ from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels import rows as row_kernels
+from hierlearn.kernels import choose
 from hierlearn.links import LINKS, make_link
 from hierlearn.memory import LabelSets, Remembered
 from hierlearn.memory.store import as_stored
@@ -163,7 +163,7 @@ def test_the_file_is_whole_valid_and_tells_nothing_of_the_machine(exported):
 def test_a_model_whose_link_has_run_by_kernels_alone_is_exported(tmp_path, monkeypatch):
     """Members are averaged by pairs of a kernel, which leaves no index tensors for the graph."""
     fresh = Hierarchy.from_paths(["kernels/alone/x", "kernels/alone/y", "kernels/z"])
-    monkeypatch.setattr(row_kernels, "FEWEST", 2 * len(fresh) + 1)  # one row goes without
+    monkeypatch.setattr(choose, "FEWEST", 2 * len(fresh) + 1)  # one row goes without
     assert export(model_of("softmax", fresh, "mlp", width=3, members=2), tmp_path / "m.onnx")
 
 

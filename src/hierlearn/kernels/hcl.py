@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from hierlearn.kernels.hcl_arrays import FLOAT, scalar_one
-from hierlearn.kernels.hcl_plan import LaunchPlan
-from hierlearn.kernels.hcl_spec import (
+from hierlearn.kernels.hcl_plan import (
     BaseOptions,
     KernelSpec,
+    LaunchPlan,
     SelectionOptions,
-    has_triton,
-    interpreted,
 )
+from hierlearn.kernels.plan import FLOAT, scalar_one
 from hierlearn.kernels.tree_plan import TreePlan
 
 if TYPE_CHECKING:
@@ -43,8 +41,6 @@ __all__ = [
     "LaunchPlan",
     "SelectionOptions",
     "Workspace",
-    "has_triton",
-    "interpreted",
     "key_of",
     "scalar_one",
     "step",

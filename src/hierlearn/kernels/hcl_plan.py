@@ -1,4 +1,8 @@
-"""LaunchPlan: how the kernels of HCL process batches of one shape, and the memory they need.
+"""What the kernels of HCL compute, and how they are launched for batches of one shape.
+
+KernelSpec: what the kernels of HCL compute, and whether they can be launched at all.
+
+LaunchPlan: how the kernels of HCL process batches of one shape, and the memory they need.
 
 Whatever depends on shapes, dtypes and alignment alone is computed once: tiles, grids, the offsets
 of intermediate arrays. A call is then two allocations and a few launches.
@@ -6,15 +10,19 @@ of intermediate arrays. A call is then two allocations and a few launches.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from hierlearn.kernels.hcl_arrays import (
+from hierlearn.kernels.choose import interpreted
+from hierlearn.kernels.plan import (
     DOUBLE,
     FLOAT,
     INT,
+    Launch,
     MemoryLayout,
+    Plan,
     ceil_div,
     level_bounds,
     level_tiles,
@@ -22,13 +30,69 @@ from hierlearn.kernels.hcl_arrays import (
     next_power_of_2,
     scalar_one,
 )
-from hierlearn.kernels.hcl_spec import KernelSpec, interpreted
-from hierlearn.kernels.plan import Plan
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hierlearn.kernels.launch import Launch
+    from hierlearn.kernels.tree_layout import TreeLayout
+
+
+@dataclass(frozen=True)
+class BaseOptions:
+    """The elementwise loss: bce times a scale, or focal.
+
+    Attributes:
+        scale: multiplies bce.
+        focal: whether the loss is focal.
+        positive: the weight of entries whose target is 1, for focal.
+        negative: the weight of entries whose target is 0, for focal.
+        gamma: the exponent of focal.
+    """
+
+    scale: float = 1.0
+    focal: bool = False
+    positive: float = 1.0
+    negative: float = 1.0
+    gamma: float = 0.0
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """How the kernels select classes.
+
+    Attributes:
+        floor: the weight of unselected classes.
+        by_rows: whether class losses and e_h are means over rows.
+        fixed: whether a threshold is given instead of C + e_h.
+    """
+
+    floor: float
+    by_rows: bool
+    fixed: bool
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """What the kernels compute for every batch.
+
+    Attributes:
+        sizes: the number of classes of each level; one level where there is no constraint.
+        base: the elementwise loss.
+        mean: whether the loss is divided by the number of known entries.
+        selection: how the kernels select, or None where the caller supplies weights.
+        tree: the tree, for the softmax link and scope "ancestors".
+        softmax: whether logits are read by a softmax over the terminal classes of the tree.
+        bound: whether the classes of the tree are bound by their ancestors.
+    """
+
+    sizes: tuple[int, ...]
+    base: BaseOptions
+    mean: bool
+    selection: SelectionOptions | None
+    tree: TreeLayout | None = None
+    softmax: bool = False
+    bound: bool = False
+
 
 SMALL_ENTRIES = 1 << 21  # up to this many entries the forward pass computes the gradient too
 WHOLE_ROW_CLASSES = 1024  # up to this many classes a tile holds whole rows, if there are at most
@@ -192,8 +256,6 @@ class LaunchPlan(Plan):
         **constants: Any,
     ) -> Launch:
         """Return the launch of a kernel that reads the batch in tiles."""
-        from hierlearn.kernels.launch import Launch
-
         base = self.spec.base
         # Only full tiles: loads need no bounds check.
         even = self.classes >= tiling.columns and self.rows % tiling.rows == 0 and not base.focal
@@ -284,8 +346,7 @@ class LaunchPlan(Plan):
 
     def plan_reduction(self) -> Launch:
         """Plan how the partial sums are added up."""
-        from hierlearn.kernels.launch import Launch
-        from hierlearn.kernels.select_triton import reduce_sums
+        from hierlearn.kernels.hcl_triton import reduce_sums
 
         size = (self.parts, self.programs, self.classes)
         numbers = (*size, self.spec.base.scale, float(self.rows * self.classes))
@@ -297,8 +358,7 @@ class LaunchPlan(Plan):
 
     def plan_selection(self) -> list[Launch]:
         """Plan the selection: one launch for few classes, several for many."""
-        from hierlearn.kernels import select_triton as kernels
-        from hierlearn.kernels.launch import Launch
+        from hierlearn.kernels import hcl_triton as kernels
 
         selection, rows = self.spec.selection, float(self.rows)
         assert selection is not None

@@ -1,5 +1,9 @@
 """The neighbor head by Triton kernels, under autograd.
 
+The gradients of the neighbor head by Triton kernels and matmuls.
+
+The neighbor head by Triton kernels, under autograd.
+
 Forward: candidates are sorted by label set; every tile of distances is reduced on chip to the sums
 of its label sets, and these to classes. Backward: tiles are computed again, a few columns at a
 time, and two matmuls of what they leave give the gradients of both embeddings. Kept in between are
@@ -14,13 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.kernels import neighbor_launch
-from hierlearn.kernels.hcl_arrays import ceil_div, device_context, next_power_of_2
-from hierlearn.kernels.hcl_spec import has_triton
-from hierlearn.kernels.neighbor_batch import Batch, padded_rows, prepare, row_blocks
-from hierlearn.kernels.neighbor_gradient import gradients
-from hierlearn.kernels.neighbor_launch import launch
-from hierlearn.kernels.neighbor_table import LIGHT
+from hierlearn.kernels import choose, neighbor_batch
+from hierlearn.kernels.choose import FLOATS, has_triton, takes_plain
+from hierlearn.kernels.neighbor_batch import (
+    KINDS,
+    LIGHT,
+    Batch,
+    launch,
+    padded_rows,
+    prepare,
+    row_block,
+    row_blocks,
+)
+from hierlearn.kernels.plan import FLOAT, ceil_div, device_context, next_power_of_2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,19 +42,238 @@ if TYPE_CHECKING:
     Pair = tuple[Tensor, Tensor]
     Plain = Callable[[Tensor, Tensor, Tensor | None, Tensor], Pair]
 
+CHUNK = 1 << 25  # entries of rows times candidates whose gradients are held at once
+HIGHEST = {"squared": 14, "euclidean": 2, "cosine": 14}  # powers of 2 that fit into float16
+
+
+def gradients(
+    batch: Batch,
+    saved: tuple[Any, ...],
+    grads: tuple[Tensor | None, Tensor | None],
+    needed: tuple[bool, ...],
+) -> list[Tensor | None]:
+    """Return the gradients of queries, candidates, log weights and scale.
+
+    Args:
+        batch: rows and candidates.
+        saved: what the forward pass was given and returned, its peaks and totals.
+        grads: of the answers.
+        needed: which of the four gradients.
+    """
+    q, x, _, scale, log_p, log_not_p, peak, total = saved
+    found = Found(batch, q, needed)
+    for rows in row_blocks(batch, len(q)):
+        own = [None if one is None else one[rows].contiguous() for one in grads]
+        given = (log_p[rows], log_not_p[rows], *own)
+        by_set = set_gradients(batch, given, total[rows], found.inverse[rows])
+        found.add(rows, by_set, peak)
+    results: list[Tensor | None] = [None] * 4
+    if needed[0]:
+        results[0] = found.of_rows(scale)
+    if needed[1]:
+        results[1] = found.of_candidates(x, scale)
+    if needed[2]:
+        results[2] = x.new_empty(len(x)).index_copy_(0, batch.order, found.bias[: len(x)])
+    if needed[3]:
+        results[3] = found.scale / scale.square()
+    return results
+
+
+def set_gradients(batch: Batch, given: tuple[Any, ...], total: Tensor, inverse: Tensor) -> Tensor:
+    """Return (n, S) what candidates of each set get, times a factor of the row.
+
+    Args:
+        batch: rows and candidates.
+        given: the answers of some rows, and their gradients.
+        total: (n,) the sums of their masses.
+        inverse: (n,) where the inverses of the factors are written.
+    """
+    from hierlearn.kernels import neighbor_triton as sums_triton
+
+    log_p, _, grad_p, grad_not_p = given
+    table, count = batch.compared.table, len(log_p)
+    by_class, bounds = torch.empty_like(log_p), log_p.new_empty(count)
+    means = torch.empty_like(total)
+    arrays = (*(log_p if one is None else one for one in given), by_class, means, bounds)
+    constants: dict[str, Any] = {"HAS_P": grad_p is not None, "HAS_NOT_P": grad_not_p is not None}
+    constants |= {"B": min(1024, next_power_of_2(table.classes))}
+    numbers = (table.classes, batch.compared.smoothing)
+    launch(sums_triton.class_gradients, (count,), arrays, numbers, constants)
+    on_device = table.on(log_p.device)
+    by_set: Tensor = log_p.new_empty(count, table.sets)
+    block = min(512, next_power_of_2(table.sets))
+    arrays = (by_class, means, bounds, total, on_device.set_offsets, on_device.set_classes)
+    launch(
+        sums_triton.set_gradients,
+        (ceil_div(table.sets, block), count),
+        (*arrays, by_set, inverse),
+        (table.sets, table.classes),
+        {"HIGHEST": HIGHEST[batch.compared.distance], "B": block},
+    )
+    return by_set
+
+
+class Found:
+    """The gradients of a batch, added up over blocks of its rows.
+
+    Args:
+        batch: rows and candidates.
+        q: (n, D) the rows as they were given.
+        needed: which gradients: of rows, candidates, log weights, scale.
+    """
+
+    def __init__(self, batch: Batch, q: Tensor, needed: tuple[bool, ...]) -> None:
+        self.batch, self.needed, self.q = batch, needed, q
+        self.kind, self.full = batch.compared.distance, batch.compared.products == 3
+        self.inverse = q.new_zeros(len(batch.rows))  # of the factor of each row
+        self.rows = torch.empty_like(q)
+        self.columns = q.new_empty(batch.padded, batch.width)  # (K', D')
+        self.blocks: list[tuple[slice, Tensor, Tensor]] = []
+        self.sums: dict[str, Tensor] = {}
+        self.largest = self.inverse
+
+    def add(self, rows: slice, by_set: Tensor, peak: Tensor) -> None:
+        """Take up some rows, given what candidates of each set get."""
+        batch, tiling = self.batch, neighbor_batch.BACKWARD
+        whole = padded_rows(rows, tiling.rows)
+        height = whole.stop - whole.start
+        row_tiles, tiles = height // tiling.rows, batch.padded // tiling.cols
+        width = min(max(CHUNK // height // tiling.cols, 1) * tiling.cols, batch.padded)
+        sums = {
+            "rows": by_set.new_empty(height, tiles if self.kind == "euclidean" else 0),
+            "columns": by_set.new_empty(row_tiles, batch.padded),
+            "bias": by_set.new_empty(row_tiles, batch.padded if self.needed[2] else 0),
+            "scale": by_set.new_empty(row_tiles, tiles if self.needed[3] else 0),
+        }
+        largest = self.inverse[whole].amax()
+        weighted = self.weighted_rows(whole, largest) if self.needed[1] else None
+        planes = by_set.new_empty(3 if self.full else 1, height, width, dtype=torch.float16)
+        shape = (min(len(planes), 2) * height, (2 if self.full else 1) * batch.width)
+        total, product = by_set.new_empty(2, *shape)
+        for begin in range(0, batch.padded, width):
+            cols = slice(begin, min(begin + width, batch.padded))
+            size = cols.stop - begin
+            part = planes.view(-1)[: len(planes) * height * size].view(-1, size)
+            given = (peak[whole], by_set, self.inverse[whole])
+            self.launch(whole, cols, given, (part, *sums.values()))
+            if self.needed[0]:
+                x = batch.parts[cols] if self.full else batch.parts[cols, : batch.width]
+                found = matmul(part[: 2 * height], x, product if begin else total)
+                if begin:
+                    total += found
+            if weighted is not None:
+                self.add_columns(part, weighted, cols, largest)
+        self.add_sums(sums)
+        self.largest = largest if not self.blocks else self.largest
+        row_sums = sums["rows"].sum(1) if self.kind == "euclidean" else by_set
+        self.blocks.append((rows, total, row_sums))
+
+    def launch(
+        self, whole: slice, cols: slice, given: tuple[Tensor, ...], out: tuple[Tensor, ...]
+    ) -> None:
+        """Write the gradients of the logits of some rows and columns."""
+        from hierlearn.kernels.neighbor_triton import pair_gradients
+
+        batch, tiling = self.batch, neighbor_batch.BACKWARD
+        row_tiles, width = (whole.stop - whole.start) // tiling.rows, cols.stop - cols.start
+        numbers = (len(given[1]), row_tiles, batch.compared.table.sets, cols.start, width)
+        constants = {**batch.kind, "SCALE": self.needed[3], "BIAS": self.needed[2]}
+        launch(
+            pair_gradients,
+            (row_tiles * (width // tiling.cols),),
+            (*batch.arrays(whole), batch.sets, batch.units, *given, *out),
+            (*numbers, batch.padded // tiling.cols, batch.padded),
+            constants | tiling.constants,
+            tiling.options,
+        )
+
+    def weighted_rows(self, whole: slice, largest: Tensor) -> Tensor:
+        """Return (3 n', D') the parts of rows over their factors, as candidates get them."""
+        from hierlearn.kernels.neighbor_triton import weigh_rows
+
+        height, width = whole.stop - whole.start, self.batch.width
+        out = self.batch.rows.new_empty(3 * height, width)
+        arrays = (self.batch.rows[whole], self.inverse[whole], largest, out)
+        constants = {"DP": width, **row_block(width)}
+        launch(weigh_rows, (ceil_div(height, constants["R"]),), arrays, (height,), constants)
+        return out
+
+    def add_columns(self, part: Tensor, weighted: Tensor, cols: slice, largest: Tensor) -> None:
+        """Add the products of what some candidates get with the rows that they get it from."""
+        own = weighted[: len(part)]
+        if not self.blocks:
+            matmul(part.t(), own, self.columns[cols])
+        else:  # in the unit of the first block
+            found = self.columns.new_empty(part.shape[1], own.shape[1])
+            self.columns[cols] += matmul(part.t(), own, found) * (largest / self.largest)
+
+    def add_sums(self, sums: dict[str, Tensor]) -> None:
+        """Add the sums over a block of rows."""
+        for name in ("columns", "bias", "scale"):
+            one = sums[name].sum() if name == "scale" else sums[name].sum(0)
+            self.sums[name] = self.sums[name] + one if name in self.sums else one
+
+    @property
+    def bias(self) -> Tensor:
+        """(K',) the gradient of the log weights, sorted."""
+        return self.sums["bias"]
+
+    @property
+    def scale(self) -> Tensor:
+        """() the gradient of -1 / scale."""
+        return self.sums["scale"]
+
+    def of_rows(self, scale: Tensor) -> Tensor:
+        """Return (n, D) the gradients of the rows."""
+        from hierlearn.kernels.neighbor_triton import finish_rows
+
+        batch, columns = self.batch, self.q.shape[1]
+        constants = {"DP": batch.width, "KIND": KINDS[self.kind]}
+        constants |= {"PRODUCTS": batch.compared.products, **row_block(batch.width)}
+        for rows, found, row_sums in self.blocks:
+            count = rows.stop - rows.start
+            arrays = (found, batch.rows[rows], row_sums, self.inverse[rows], batch.units, scale)
+            numbers = (count, len(found) // 2, columns)
+            grid = (ceil_div(count, constants["R"]),)
+            launch(finish_rows, grid, (*arrays, self.rows[rows]), numbers, constants)
+        return self.rows
+
+    def of_candidates(self, x: Tensor, scale: Tensor) -> Tensor:
+        """Return (K, D) the gradients of the candidates, in their own order."""
+        from hierlearn.kernels.neighbor_triton import finish_candidates
+
+        batch, out = self.batch, torch.empty_like(x)
+        constants = {"DP": batch.width, "KIND": KINDS[self.kind], **row_block(batch.width)}
+        arrays = (self.columns, batch.parts, self.sums["columns"], batch.order, self.largest)
+        launch(
+            finish_candidates,
+            (ceil_div(len(x), constants["R"]),),
+            (*arrays, batch.units, scale, out),
+            tuple(x.shape),
+            constants,
+        )
+        return out
+
+
+def matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """Write the float32 product of float16 matrices."""
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=FLOAT, out=out)
+    return out.copy_(a.float() @ b.float())
+
+
 LEAST = 1 << 20  # rows times candidates from which the kernels are faster than the plain path
-FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def can_use(queries: Tensor, others: Tensor) -> bool:
     """Whether the kernels take these embeddings, and are worthwhile."""
     return (
-        not torch.compiler.is_compiling()
-        and is_on_gpu(queries)
+        choose.is_on_gpu(queries)
         and queries.dtype == others.dtype
         and queries.dtype in FLOATS
         and is_worthwhile(queries.shape[-2], others.shape[-2])
-        and not torch._C._are_functorch_transforms_active()
+        and not takes_plain(queries)
+        and has_room(queries.device)
     )
 
 
@@ -53,15 +282,10 @@ def is_worthwhile(rows: int, candidates: int) -> bool:
     return rows * candidates >= LEAST and has_triton()
 
 
-def is_on_gpu(x: Tensor) -> bool:
-    """Whether a tensor is on a GPU whose multiprocessors have the memory that tiles need."""
-    return x.is_cuda and has_room(x.device)
-
-
 @lru_cache(maxsize=16)
 def has_room(device: torch.device) -> bool:
-    """Whether a GPU is of compute capability 8.0 or higher."""
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    """Whether the multiprocessors of a GPU have the memory that tiles need."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def products() -> int:
@@ -150,10 +374,10 @@ def differentiable(
 
 def answer(batch: Batch, runs: Runs, rows: slice, out: tuple[Tensor, ...]) -> None:
     """Write the answers of some rows, their largest logits, and the sums relative to these."""
-    from hierlearn.kernels import neighbor_sums_triton as sums_triton
+    from hierlearn.kernels import neighbor_triton as sums_triton
     from hierlearn.kernels.neighbor_triton import sum_runs
 
-    tiling, table = neighbor_launch.FORWARD, batch.compared.table
+    tiling, table = neighbor_batch.FORWARD, batch.compared.table
     log_p, log_not_p, peak, total = (one[rows] for one in out)
     count, row_tiles = len(log_p), ceil_div(len(log_p), tiling.rows)
     sums, peaks = log_p.new_empty(count, runs.most), log_p.new_empty(count, runs.tiles)

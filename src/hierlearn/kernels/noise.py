@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.kernels.hcl_spec import has_triton
+from hierlearn.kernels.choose import has_triton
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,7 @@ def dropout_scales(seeds: Tensor, begin: int, size: int, limit: int, scale: floa
     scales = torch.empty(len(seeds), size, dtype=torch.float32, device=seeds.device)
     grid = (-(-size // BLOCK), len(seeds))
     try:
-        from hierlearn.kernels.noise_triton import write_scales
+        from hierlearn.kernels.entries_triton import write_scales
 
         write_scales[grid](seeds, scales, begin, size, limit, scale, B=BLOCK)
     except Exception as error:  # of Triton, of a compiler or of the system

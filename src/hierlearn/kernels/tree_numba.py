@@ -1,4 +1,12 @@
-"""Sweeps over one row of a tree, from which the CPU kernels are made.
+"""Arithmetic and sweeps over one row of a tree, for the CPU kernels, and those of the softmax link.
+
+Exponentials and logarithms that vectorize, in single precision, for the CPU kernels.
+
+The compiler calls libm once per number for exp and log, which costs ten times more than everything
+around it. These are branch-free: the argument is reduced to a small interval, where a polynomial
+(Chebyshev-Padé fits, relative errors below 2e-7) is evaluated.
+
+Sweeps over one row of a tree, from which the CPU kernels are made.
 
     e      (C,) exp(x - peak) of each terminal class, 0 for the others
     p      (C,) the sum of e at or below each class; p / total is its probability
@@ -14,28 +22,152 @@ be accurate, the logarithms of what it is made of are summed again (``TINY``).
 At most one class of a group has p > 1/2, and so have its ancestors: the *heavy* classes of a row
 form a path from the top. For all others 1 - p is a safe subtraction; for heavy classes what lies
 outside is summed.
+
+CPU kernels of the softmax link.
+
+Each kernel computes the rows from ``begin`` to ``end``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
-from hierlearn.kernels.math_numba import (
-    LEAST,
-    LOG_ZERO,
-    SUMS,
-    TINY,
-    F,
-    copy,
-    exp,
-    from_ordered,
-    log,
-    log1p,
-    ordered,
-    part,
-)
+F = np.float32
+I = np.int32  # noqa: E741  the partner of F
+# What the optimizer may do: fused multiply-add, no sign of zero; for sums also change their order,
+# without which they do not vectorize.
+EXACT = {"contract", "nsz"}
+SUMS = {*EXACT, "reassoc"}
+
+LOG2_E = F(1.4426950408889634)
+LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)  # their sum is log 2; the first is short
+LN2 = F(math.log(2))
+LOWEST = F(-87.0)  # exp of less is 0
+HALF_ROOT = F(0.70710678)
+LOG_ZERO = F(-1e30)  # log(0), but finite
+LEAST = F(1.2e-38)  # the least number of full precision
+TINY = F(1e-30)  # sums of fewer exponentials than this are repeated with logarithms
+
+
+def part(fastmath: set[str] = EXACT) -> Any:
+    """Decorate a part of a kernel: inlined, with its own rules of arithmetic."""
+    return njit(forceinline=True, fastmath=fastmath, error_model="numpy")
+
+
+def kernel(function: Any) -> Any:
+    """Decorate a kernel: a loop over rows without the GIL, compiled once per machine."""
+    options = {"nogil": True, "fastmath": EXACT, "error_model": "numpy"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder can be written
+        return njit(**options)(function)
+
+
+@intrinsic
+def bits_of(_: Any, __: Any) -> Any:
+    """Return the 32 bits of a float as an integer."""
+    return types.int32(types.float32), lambda _c, b, _s, a: b.bitcast(a[0], ir.IntType(32))
+
+
+@intrinsic
+def float_of(_: Any, __: Any) -> Any:
+    """Return the float of 32 bits."""
+    return types.float32(types.int32), lambda _c, b, _s, a: b.bitcast(a[0], ir.FloatType())
+
+
+@part()
+def ordered(x: Any) -> Any:
+    """Return an integer that compares as x does: maxima of integers vectorize."""
+    bits = bits_of(x)
+    return bits ^ ((bits >> I(31)) & I(0x7FFFFFFF))
+
+
+@part()
+def from_ordered(number: Any) -> Any:
+    """Return the number of which ``ordered`` made an integer."""
+    return float_of(number ^ ((number >> I(31)) & I(0x7FFFFFFF)))
+
+
+@part()
+def choose(condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two numbers without a branch: both are read whatever is chosen.
+
+    A branch on what differs from row to row is predicted wrong as often as not, and costs more
+    than all the rest.
+    """
+    return one if condition else other
+
+
+@part()
+def copy(values: Any, out: Any) -> None:
+    """Copy values; assigning to a slice does not vectorize."""
+    for c in range(len(out)):
+        out[c] = values[c]
+
+
+@part()
+def exp(x: Any) -> Any:
+    """Return e to the power of x, for x up to 88."""
+    whole = np.floor(x * LOG2_E + F(0.5))
+    r = x - whole * LN2_HIGH - whole * LN2_LOW
+    p = F(1.9875691e-4) * r + F(1.3981999e-3)
+    p = p * r + F(8.3334519e-3)
+    p = p * r + F(4.1665795e-2)
+    p = p * r + F(1.6666665e-1)
+    p = p * r + F(0.5)
+    p = p * (r * r) + r + F(1.0)
+    scale = float_of((I(max(whole, F(-126.0))) + I(127)) << I(23))
+    return p * scale if x > LOWEST else F(0.0)
+
+
+@part()
+def log(x: Any) -> Any:
+    """Return the natural logarithm of a positive, normal number."""
+    bits = bits_of(x)
+    power = F((bits >> I(23)) - I(126))
+    m = float_of((bits & I(0x007FFFFF)) | I(0x3F000000))  # in [1/2, 1)
+    small = m < HALF_ROOT
+    power = power - F(1.0) if small else power
+    m = m + m - F(1.0) if small else m - F(1.0)
+    z = m * m
+    p = F(7.0376836e-2) * m - F(1.1514610e-1)
+    p = p * m + F(1.1676998e-1)
+    p = p * m - F(1.2420140e-1)
+    p = p * m + F(1.4249322e-1)
+    p = p * m - F(1.6668057e-1)
+    p = p * m + F(2.0000714e-1)
+    p = p * m - F(2.4999993e-1)
+    p = p * m + F(3.3333331e-1)
+    return m + (p * m * z + LN2_LOW * power - F(0.5) * z) + LN2_HIGH * power
+
+
+@part()
+def log1p(x: Any) -> Any:
+    """Return log(1 + x) for x in [-1/2, 1]; accurate where x is small."""
+    y = F(1.0) + x
+    d = y - F(1.0)
+    return x if d == F(0.0) else log(y) * (x / (d if d != F(0.0) else F(1.0)))
+
+
+@part()
+def softplus(z: Any) -> Any:
+    """Return log(1 + exp(z))."""
+    return max(z, F(0.0)) + log1p(exp(-abs(z)))
+
+
+@part()
+def sigmoid(z: Any) -> Any:
+    """Return 1 / (1 + exp(-z))."""
+    e = exp(-abs(z))
+    s = F(1.0) / (F(1.0) + e)
+    return s if z >= F(0.0) else e * s
+
 
 FEW = 32  # classes of a group from which on its sum is vectorized
 
@@ -331,3 +463,49 @@ def spread(tree: Any, row: Any, share: Any, total: Any, dx: Any) -> None:
         dx[c] -= row.passed[tree.parent[c]] * row.e[c]
     for c in range(len(dx)):
         dx[c] += row.inside[c] + (row.passed[tree.parent[c]] + everywhere) * row.e[c]
+
+
+@kernel
+def link_forward(begin: int, end: int, x: Any, tree: Any, log_p: Any, log_not_p: Any) -> None:
+    """Write log p and log(1 - p) of every class."""
+    row = new_row(x.shape[1], len(tree.owner))
+    for i in range(begin, end):
+        total = fold(x[i], tree, row)
+        logarithms(tree, row, total)
+        complements(tree, row, total)
+        log_total = log(total)
+        for c in range(len(row.x)):
+            log_p[i, c] = row.x[c] - log_total
+        for s in range(1, len(tree.owner)):
+            log_p[i, tree.owner[s]] = row.log_p[s]
+        copy(row.log_not_p, log_not_p[i])
+
+
+@kernel
+def link_backward(
+    begin: int, end: int, x: Any, tree: Any, given_p: Any, given_not_p: Any, dx: Any
+) -> None:
+    """Write the gradient of the logits; a given gradient of no columns is 0."""
+    classes = x.shape[1]
+    row = new_row(classes, len(tree.owner))
+    not_p = np.empty(classes, F)
+    heavy_not_p = np.empty(classes, F)
+    for i in range(begin, end):
+        total = fold(x[i], tree, row)
+        logarithms(tree, row, total)
+        count = complements(tree, row, total)
+        dx[i, :] = F(0.0)
+        share = F(0.0)
+        if given_p.shape[1]:
+            copy(given_p[i], row.inside)
+            share -= sum_of(row.inside, 0, classes)
+        else:
+            row.inside[:] = F(0.0)
+        if given_not_p.shape[1]:
+            copy(given_not_p[i], not_p)
+            for place in range(count):
+                heavy_not_p[place] = not_p[row.heavy[place]]
+                not_p[row.heavy[place]] = F(0.0)
+            share += weigh_complements(not_p, row, total)
+            weigh_heavy(heavy_not_p, count, tree, row, total, dx[i])
+        spread(tree, row, share, total, dx[i])

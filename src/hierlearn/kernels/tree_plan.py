@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from hierlearn.kernels.hcl_arrays import FLOAT, INT, ceil_div, multiprocessors
+from hierlearn.kernels.choose import interpreted
 from hierlearn.kernels.hcl_plan import LaunchPlan
-from hierlearn.kernels.hcl_spec import interpreted
-from hierlearn.kernels.tree_windows import WINDOW
+from hierlearn.kernels.plan import FLOAT, INT, Launch, ceil_div, multiprocessors
+from hierlearn.kernels.tree_layout import WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_layout import TreeLayout
 
 PROGRAMS = 64  # per multiprocessor, of kernels whose programs take several rows
@@ -97,7 +96,6 @@ def divide(rows: int, programs: int, device: torch.device) -> tuple[int, int]:
 
 def fold_launches(layout: TreeLayout, rows: int, x: Tensor, vector: int) -> list[Launch]:
     """Return the launches of the stages of sums, from the deepest level up."""
-    from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_triton import fold_windows
 
     plan, found = layout.reductions, []
@@ -120,7 +118,6 @@ def sweep_launch(
     layout: TreeLayout, rows: int, strides: tuple[int, ...], kind: dict[str, bool]
 ) -> Launch:
     """Return the launch that goes down the inner classes in the forward pass."""
-    from hierlearn.kernels.launch import Launch
     from hierlearn.kernels.tree_triton import descend
 
     names = "x y m" if kind["BOUND"] else "x x x"
@@ -151,8 +148,6 @@ def tiled_launches(
         arguments: the numbers, given how many rows a program takes.
         constants: the compile-time constants, without INNER and the columns of a tile.
     """
-    from hierlearn.kernels.launch import Launch
-
     rows, device = batch
     height, parts, _ = rows_and_columns(layout, rows, tile, device)
     found = []
@@ -222,7 +217,6 @@ class TreePlan(LaunchPlan):
 
     def sigmoid_sums(self) -> Launch:
         """Plan the class sums of sigmoids."""
-        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import sum_sigmoid
 
         layout, tile = self.layout, SIGMOID_SUMS
@@ -242,7 +236,6 @@ class TreePlan(LaunchPlan):
 
     def plan_owed(self) -> list[Launch]:
         """Plan the stages: what is owed to ancestors, and the sums of the softmax."""
-        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import sweep_windows
 
         layout, plan = self.layout, self.layout.reductions
@@ -270,7 +263,6 @@ class TreePlan(LaunchPlan):
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
-        from hierlearn.kernels.launch import Launch
         from hierlearn.kernels.tree_hcl_triton import write_sigmoid
 
         layout, tile = self.layout, SIGMOID_GRADIENT
@@ -307,8 +299,7 @@ def softmax_gradient(
         kind: the constants of both kernels.
         scale: the factor on bce.
     """
-    from hierlearn.kernels import tree_gradient_triton as kernels
-    from hierlearn.kernels.launch import Launch
+    from hierlearn.kernels import tree_hcl_triton as kernels
 
     rows, strides, vector = batch
     pointers = "weights stats upstream x x"

@@ -1,14 +1,13 @@
 """Stage 4: links turn logits into node log-probabilities."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from hierlearn.links.conditional import ConditionalLink
-from hierlearn.links.head import Head
-from hierlearn.links.link import Link, link_name, make_link
-from hierlearn.links.max import MaxLink
-from hierlearn.links.output import HeadOutput
+from hierlearn.links.link import Link, MaxLink, SigmoidLink, link_name, make_link
+from hierlearn.links.output import Head, HeadOutput
 from hierlearn.links.siblings import SiblingsLink
-from hierlearn.links.sigmoid import SigmoidLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
 from hierlearn.registry import Registry
@@ -28,6 +27,7 @@ BUILT_IN: dict[str, type[Any]] = {
     "max": MaxLink,
     "siblings": SiblingsLink,
 }
+KINDS = {kind: name for name, kind in BUILT_IN.items()}
 LINKS = Registry(
     "link",
     BUILT_IN,
@@ -35,6 +35,12 @@ LINKS = Registry(
     expected="a subclass of hierlearn.links.Link",
     read=as_link,
 )
+
+
+def link_kind(link: Link | None) -> str | None:
+    """Return the name of a built-in link, by which kernels know it; a subclass has none."""
+    return KINDS.get(type(link))
+
 
 __all__ = [
     "LINKS",
@@ -48,6 +54,7 @@ __all__ = [
     "SoftmaxLink",
     "fit_temperature",
     "from_similarities",
+    "link_kind",
     "link_name",
     "make_link",
 ]

@@ -1,4 +1,10 @@
-"""Link: what turns logits into node probabilities, in log space."""
+"""Link: what turns logits into node probabilities, in log space; the sigmoid and the max link.
+
+    sigmoid   p(c) = 1 / (1 + exp(-x_c))
+    max       p(c) = max over c and its descendants d of 1 / (1 + exp(-x_d))
+
+The max link is the coherent output of C-HMCNN (Giunchiglia and Lukasiewicz, 2020).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.links.masses import log_terminal_masses
+from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
 from hierlearn.options import CheckedArguments, parse_pairs
 
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
 
 HALF = 0.5  # of a row, added to either side of a prior
+LARGEST = 1 - 1e-7  # fraction that children may hold, so that a mass is never exactly 0
 
 
 class Link(CheckedArguments, nn.Module, ABC):
@@ -96,6 +104,63 @@ class Link(CheckedArguments, nn.Module, ABC):
     def extra_repr(self) -> str:
         """Name the hierarchy when the module is printed."""
         return repr(self.hierarchy)
+
+
+class SigmoidLink(Link):
+    """Independent probabilities; nothing stops a child from being likelier than its parent."""
+
+    def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log sigmoid(x) and log sigmoid(-x)."""
+        return logsigmoid(logits), logsigmoid(-logits)
+
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return log sigmoid(x)."""
+        return logsigmoid(logits)
+
+
+class MaxLink(Link):
+    """The maximum over descendants, then a sigmoid; coherent on trees and DAGs."""
+
+    coherent = True
+
+    def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log sigmoid and log sigmoid(-) of the maximum over descendants."""
+        best = self.hierarchy.max_up(logits)
+        return logsigmoid(best), logsigmoid(-best)
+
+    def log_p(self, logits: Tensor) -> Tensor:
+        """Return log sigmoid of the maximum over descendants."""
+        return logsigmoid(self.hierarchy.max_up(logits))
+
+
+def log_terminal_masses(log_p: Tensor, label_space: LabelSpace) -> Tensor:
+    """Return (..., C) the log mass q of each terminal class, LOG_ZERO for the others.
+
+    q(c) = p(c) of a leaf, and p(c) less the sum over its children of an inner terminal class of a
+    tree: log q = log p + log(1 - f), with f the fraction of p that the children hold.
+
+    Args:
+        log_p: (..., C) node log-probabilities.
+        label_space: which classes are terminal.
+
+    Raises:
+        HierlearnError: in a DAG with inner terminal classes, where this is not a subtraction.
+    """
+    hierarchy = label_space.hierarchy
+    terminal = torch.from_numpy(label_space.is_terminal).to(log_p.device)
+    if label_space.has_inner_terminals:
+        if not hierarchy.is_tree:
+            raise HierlearnError(
+                "the mass of an inner terminal class of a DAG cannot be read from probabilities; "
+                "use the softmax link, or a loss of single classes such as bce"
+            )
+        structure = hierarchy.structure
+        child = torch.tensor(structure.edge_children, device=log_p.device)
+        parent = torch.tensor(structure.parent_ids, device=log_p.device)
+        given = (log_p.index_select(-1, child) - log_p.index_select(-1, parent)).exp()
+        held = torch.zeros_like(log_p).index_add(-1, parent, given)  # (..., C), 0 for leaves
+        log_p = log_p + (-held.clamp_max(LARGEST)).log1p()
+    return torch.where(terminal, log_p, LOG_ZERO)
 
 
 def check_logits(logits: Tensor, classes: int) -> None:

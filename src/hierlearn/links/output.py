@@ -1,26 +1,31 @@
-"""HeadOutput: what a head returns, the log-probabilities of every node of N rows.
+"""Head, and HeadOutput: what it returns, the log-probabilities of every node of N rows.
 
     log_p, log_not_p   (N, C), or (M, N, C) of the M members of an ensemble
 
 An output that was made of logits carries them with their link, so that fused kernels see them;
 its log-probabilities are then computed only where they are read. An output without logits, such as
-the average of several heads, is the pair alone.
+the average of several heads, is the pair alone. A head needs no logits.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.propagate import log_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links.link import Link
 
 HALF_PRECISION = (torch.float16, torch.bfloat16)
@@ -194,3 +199,54 @@ class HeadOutput:
     def __repr__(self) -> str:
         what = "log-probabilities" if self.link is None else f"logits, {type(self.link).__name__}"
         return f"HeadOutput({tuple(self.shape)} of {what})"
+
+
+class Head(nn.Module, ABC):
+    """Base of the heads: ``forward(features) -> HeadOutput``.
+
+    Attributes:
+        stackable: whether several of it can be computed as one, with stacked weights.
+        has_memory: whether it compares rows with others that it remembers; ``forward`` then takes
+            the features of candidates too, see NeighborHead.
+        used_by_loss: whether a loss computes with its weights, outside of ``forward``.
+    """
+
+    stackable: ClassVar[bool] = False
+    has_memory: ClassVar[bool] = False
+    used_by_loss: ClassVar[bool] = False
+
+    @classmethod
+    def check_saved(cls, options: Mapping[str, Any]) -> None:
+        """Raise on options of a saved head that no training wrote."""
+
+    @property
+    def saved_options(self) -> dict[str, Any]:
+        """The options that change where a saved head is built again, to be filled with its tensors.
+
+        What an option named a file for is then among the tensors, and the file is not opened.
+        """
+        return {}
+
+    @abstractmethod
+    def forward(self, features: Tensor) -> HeadOutput:
+        """Return the node log-probabilities of (N, F) features."""
+
+    def fit_labels(
+        self, labels: Labels, weights: NDArray[np.float64] | None, shared: dict[Any, Any]
+    ) -> None:
+        """Set what the labels of the training rows determine, before training; by default nothing.
+
+        Args:
+            labels: of the training rows.
+            weights: (N,) how much each row counts; None for all alike.
+            shared: what the heads of all members of an ensemble have in common, by a key of theirs.
+        """
+
+    def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
+        """Initialize to the class priors, where the head can.
+
+        Args:
+            counts: (C,) the training rows of each class, ancestors counted.
+            terminal_counts: (C,) the rows whose most specific label is each class.
+            rows: how many rows there are.
+        """

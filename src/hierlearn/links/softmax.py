@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.hierarchy.propagate import LOG_ZERO, add_at, log_add, routes_on, select
-from hierlearn.kernels import cpu_link, rows, trial
-from hierlearn.kernels.tree_link import can_use, softmax_pair
+from hierlearn.kernels import choose, cpu, tree
 from hierlearn.links.link import HALF, Link
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
 
+KEY = ("log p", "softmax", None)  # in the table of kernels
 TINY = 1e-16  # the least 1 - p in a DAG
 
 
@@ -66,18 +66,21 @@ class SoftmaxLink(Link):
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log of the mass inside and outside every class; by kernels of a tree."""
-        plain = self.plain_log_probabilities
-        for able, pair in ((can_use_gpu, softmax_pair), (rows.can_use, cpu_link.softmax_pair)):
-            if able(logits) and self.label_space.layout is not None:
-                return pair(logits, self.label_space.layout, plain)
-        return plain(logits)
+        plain, space = self.plain_log_probabilities, self.label_space
+        on_gpu = has_gpu_kernels(self, logits)
+        if not on_gpu and choose.cpu_kernels(KEY, logits, space) is None:
+            return plain(logits)
+        assert space.layout is not None
+        if on_gpu:
+            return tree.softmax_pair(logits, space.layout, plain)
+        return cpu.softmax_pair(logits, space.layout, plain)
 
     def log_p(self, logits: Tensor) -> Tensor:
         """Return the log of the mass inside every class, on a CPU without kernels.
 
         Predictions then do not depend on whether numba is installed.
         """
-        if can_use_gpu(logits):
+        if has_gpu_kernels(self, logits):
             return self.log_probabilities(logits)[0]
         masses = self.log_masses(logits)
         if self.hierarchy.is_tree:
@@ -95,20 +98,22 @@ class SoftmaxLink(Link):
         return inside.to(logits.dtype), outside.to(logits.dtype)
 
 
-def can_use_gpu(logits: Tensor) -> bool:
-    """Whether the kernels of a tree take these logits, and work where they are."""
-    return can_use(logits) and trial.passes("the softmax link", logits.device, try_kernels)
+def has_gpu_kernels(link: SoftmaxLink, logits: Tensor) -> bool:
+    """Whether there are kernels for these logits, and they work where they are."""
+    return choose.gpu_kernels(KEY, logits, link.label_space) is not None and choose.passes(
+        "the softmax link", logits.device, try_kernels
+    )
 
 
 def try_kernels(device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield what the kernels of a tree compute, with what they must."""
     from hierlearn.hierarchy import Hierarchy
 
-    link = SoftmaxLink(Hierarchy.from_parents(trial.example_parents())).to(device)
+    link = SoftmaxLink(Hierarchy.from_parents(choose.example_parents())).to(device)
     layout, plain = link.label_space.layout, link.plain_log_probabilities
     assert layout is not None
-    by_kernels = partial(softmax_pair, layout=layout, plain=plain)
-    yield from trial.compare_functions(by_kernels, plain, trial.example_inputs(device))
+    by_kernels = partial(tree.softmax_pair, layout=layout, plain=plain)
+    yield from choose.compare_functions(by_kernels, plain, choose.example_inputs(device))
 
 
 def log_outside(hierarchy: Hierarchy, masses: Tensor, inside: Tensor) -> Tensor:

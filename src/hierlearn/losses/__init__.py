@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from hierlearn.losses import functional
-from hierlearn.losses.bases import BASES, BCE, Focal, zero_one
+from hierlearn.losses.bases import BASES, BCE, ComposedLoss, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
-from hierlearn.losses.composed import ComposedLoss
 from hierlearn.losses.cond_softmax import CondSoftmaxLoss
 from hierlearn.losses.focal import FocalLoss
 from hierlearn.losses.hcl import (
@@ -26,11 +25,10 @@ from hierlearn.losses.indices import targets_from_indices
 from hierlearn.losses.lca_cost import LCACostLoss
 from hierlearn.losses.leaf_ce import LeafCELoss
 from hierlearn.losses.level_weighted import LevelWeightedLoss
-from hierlearn.losses.loss import ElementwiseLoss, Loss, RowLoss
+from hierlearn.losses.loss import ElementwiseLoss, Loss, LossEntry, RowLoss, SoftmaxRowLoss, Variant
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
-from hierlearn.losses.variant import LossEntry, Variant
 from hierlearn.registry import Registry
 
 
@@ -90,6 +88,7 @@ __all__ = [
     "MixedLoss",
     "RowLoss",
     "SoftLabelsLoss",
+    "SoftmaxRowLoss",
     "Variant",
     "constrain",
     "functional",

@@ -1,4 +1,4 @@
-"""Bases: elementwise losses of node log-probabilities, log p and log(1 - p).
+"""Bases: elementwise losses of log p and log(1 - p), and ComposedLoss, a link and a base alone.
 
     bce        -(y log p + (1 - y) log(1 - p)), natural or base 2
     focal      -alpha_t (1 - p_t)^gamma log p_t,  p_t = p where y = 1, else 1 - p (Lin et al., 2017)
@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.losses.checks import PerClass, per_class
+from hierlearn.losses.loss import ElementwiseLoss, WeightedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+    from typing_extensions import Unpack
+
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.links import HeadOutput
 
 
 class Base(Protocol):
@@ -141,3 +147,70 @@ def make_base(base: str | Base) -> Base:
     if not callable(base):
         raise HierlearnError(f"a base is a name or a function of three tensors, not {base!r}")
     return base
+
+
+class ComposedOptions(WeightedOptions, total=False):
+    """What a loss on a base takes by name; see ComposedLoss."""
+
+    pos_weight: PerClass | None
+
+
+class ComposedLoss(ElementwiseLoss):
+    """Node log-probabilities -> base, elementwise.
+
+    Args:
+        label_space: what can be predicted, or a Hierarchy.
+        base: a name of BASES, or a function of (log p, log(1 - p), targets).
+        pos_weight: what the loss of a positive is multiplied by, C numbers in the hierarchy's
+            order, or by name, where the others are 1; as in torch's BCEWithLogitsLoss.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
+    """
+
+    uses_hierarchy = False
+    takes_fractions = True
+    weighs_classes = True
+    rows_independent = True
+    entries_independent = True
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        *,
+        base: str | Base,
+        pos_weight: PerClass | None = None,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
+        super().__init__(label_space, **options)
+        weights = per_class("pos_weight", pos_weight, self.hierarchy)
+        self.register_buffer("pos_weight", weights, persistent=False)
+        self.base = make_base(base)
+
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the base of every entry."""
+        del mask
+        pair = output.pair
+        if self.pos_weight is None:
+            return self.base(*pair, targets)
+        positive = self.base(*pair, torch.ones_like(targets)) * self.pos_weight.to(pair[0].dtype)
+        return mix(positive, self.base(*pair, torch.zeros_like(targets)), targets)
+
+    def is_linear(self) -> bool:
+        """Whether the base is; that of errors is not."""
+        return self.takes_fractions and self.base is not zero_one
+
+    def formula(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return the name of the kernel of bce or focal, and its numbers."""
+        base = self.base
+        if self.pos_weight is not None:
+            return None
+        if type(base) is BCE:
+            return "bce", (base.scale,)
+        if type(base) is Focal:
+            sides = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
+            return "focal", tuple(map(float, (*sides, base.gamma)))
+        return None
+
+    def extra_repr(self) -> str:
+        """Name the base when the module is printed."""
+        return f"{super().extra_repr()}, base={self.base}"

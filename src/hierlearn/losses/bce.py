@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.links import SigmoidLink
-from hierlearn.losses.bases import BCE, bce_loss
-from hierlearn.losses.composed import ComposedLoss, ComposedOptions
+from hierlearn.losses.bases import BCE, ComposedLoss, ComposedOptions, bce_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput
-
-LARGE = 1 << 18  # logits from which on a kernel is faster than torch's own function
 
 
 class BCEOptions(ComposedOptions, total=False):
@@ -43,6 +40,7 @@ class BCELoss(ComposedLoss):
     fixes = ("base",)
     rows_independent = True
     entries_independent = True
+    formula = ComposedLoss.formula
     convex: ClassVar[tuple[str, str] | None] = ("each", "logistic")
 
     def __init__(
@@ -64,11 +62,3 @@ class BCELoss(ComposedLoss):
             logits, targets.to(logits.dtype), reduction="none", pos_weight=weight
         )
         return losses if self.base.scale == 1 else losses * self.base.scale
-
-    def kernel_sums(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return the sums by a CPU kernel, where that is faster than torch's own function."""
-        if output.logits is None or output.logits.numel() < LARGE:
-            return None
-        return super().kernel_sums(output, targets, mask)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hierlearn.hierarchy.propagate import LOG_ZERO
-from hierlearn.kernels import rows
 from hierlearn.links.siblings import log_steps, sibling_groups
 from hierlearn.losses.loss import RowLoss
 
@@ -62,7 +61,6 @@ class CondSoftmaxLoss(RowLoss):
     reads = "scores"
     takes_fractions = True
     rows_independent = True
-    is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
     convex = ("siblings", "softmax")
     groups: Tensor
@@ -79,12 +77,8 @@ class CondSoftmaxLoss(RowLoss):
         """Return the cross entropy of the groups of each row."""
         read = output.logits is not None and self.reads_as_scores(output.link)
         scores = output.float_logits if read else output.log_p
-        if rows.can_use(scores, targets) and self.label_space.layout is not None:
-            from hierlearn.kernels.row_losses_numba import cond_softmax
-
-            def plain(x: Tensor) -> Tensor:
-                return cond_softmax_loss(x, targets, self.groups, mask)
-
-            tree = rows.tree_of(self.label_space.layout)
-            return rows.row_losses(cond_softmax, scores, targets, mask, (tree,), plain)
         return cond_softmax_loss(scores, targets, self.groups, mask)
+
+    def formula(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of the kernel."""
+        return "cond-softmax", ()

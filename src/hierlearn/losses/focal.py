@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hierlearn.losses.bases import Focal, focal_loss
-from hierlearn.losses.composed import ComposedLoss
+from hierlearn.losses.bases import ComposedLoss, Focal, focal_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.losses.composed import ComposedOptions
+    from hierlearn.losses.bases import ComposedOptions
 
 
 class FocalLoss(ComposedLoss):

@@ -2,9 +2,7 @@
 
 from hierlearn.losses.bases import bce_loss, focal_loss, zero_one
 from hierlearn.losses.cond_softmax import cond_softmax_loss
-from hierlearn.losses.hcl.constraint import constrain
-from hierlearn.losses.hcl.curriculum import select_classes
-from hierlearn.losses.hcl.functional import hcl_loss
+from hierlearn.losses.hcl.functional import constrain, hcl_loss, select_classes
 from hierlearn.losses.hinge import hinge_loss
 from hierlearn.losses.hxe import hxe_loss
 from hierlearn.losses.lca_cost import lca_cost_loss

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import torch
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.kernels import rows
-from hierlearn.losses.softmax_rows import SoftmaxRowLoss
+from hierlearn.losses.loss import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,6 +101,7 @@ class HXELoss(SoftmaxRowLoss):
         far = self.hierarchy.levels if by_depth else self.hierarchy.heights
         weights = (-alpha * torch.tensor(far, dtype=torch.float64)).exp()
         self.register_buffer("step_weights", weights, persistent=False)
+        self._constants = (weights.float().numpy(),)  # of the kernel
 
     def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weighted steps down the path."""
@@ -109,8 +109,6 @@ class HXELoss(SoftmaxRowLoss):
         edges = (self.child_ids, self.parent_ids)
         return _steps(log_masses, labels, self.hierarchy, self.step_weights, edges)
 
-    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the CPU kernel and the weights of steps."""
-        from hierlearn.kernels.row_losses_numba import hxe
-
-        return hxe, (rows.as_numbers(self.step_weights),)
+    def formula(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of the kernel, and the weights of steps."""
+        return "hxe", self._constants

@@ -40,6 +40,7 @@ class JointLoss(Parts):
             raise HierlearnError(f"weights of {sorted(weights)} do not fit heads {sorted(losses)}")
         self.names = list(losses)
         self.parts = nn.ModuleList(losses.values())
+        self.entries_independent = all(part.entries_independent for part in losses.values())
         equal = dict.fromkeys(losses, 1.0 / len(losses))
         self.weights = dict(equal if weights is None else weights)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from hierlearn.losses.softmax_rows import SoftmaxRowLoss
+from hierlearn.losses.loss import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,6 +13,7 @@ a reduced loss is then (M,) instead of a scalar.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
 
 import torch
@@ -20,7 +21,9 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import Hierarchy, LabelSpace
-from hierlearn.links import LINKS, HeadOutput, Link, make_link
+from hierlearn.kernels import choose, cpu
+from hierlearn.links import LINKS, HeadOutput, Link, link_kind, make_link
+from hierlearn.links.link import log_terminal_masses
 from hierlearn.losses.checks import (
     ENTRIES,
     PerClass,
@@ -34,7 +37,7 @@ from hierlearn.losses.checks import (
 from hierlearn.options import CheckedArguments, argument_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from typing_extensions import Unpack
 
@@ -91,14 +94,16 @@ class Loss(CheckedArguments, nn.Module, ABC):
             a mixture of targets is the mixture of the losses. Others raise.
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
-        is_zero_elsewhere: whether the losses that do not count are 0 already.
         rows_independent: whether the loss of a row depends on that row alone, so that the members
-            of an ensemble can be computed in one call; the class that defines ``losses`` says so.
+            of an ensemble can be computed in one call.
         entries_independent: whether the loss of an entry depends on the probability and the target
-            of that entry alone; the class that defines ``losses`` says so.
+            of that entry alone.
         convex: for a loss that is convex in the logits and can be solved for a linear network:
             which rows and classes belong together ("siblings", "terminal", "each"), and the
-            function of their scores ("hinge", "softmax", "logistic"); it is not inherited.
+            function of their scores ("hinge", "softmax", "logistic").
+
+    The last three, and ``formula``, speak of ``losses``: a subclass that computes other losses says
+    them again, or has the defaults of this class.
     """
 
     default_link: ClassVar[str] = "sigmoid"
@@ -110,12 +115,19 @@ class Loss(CheckedArguments, nn.Module, ABC):
     weighs_classes: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
-    is_zero_elsewhere: ClassVar[bool] = False
     rows_independent: ClassVar[bool] = False
-    entries_independent: ClassVar[bool] = False
+    entries_independent: bool = False
     convex: ClassVar[tuple[str, str] | None] = None
     link: Link
     class_weight: Tensor | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Take back what a class above says of losses that this one computes otherwise."""
+        super().__init_subclass__(**options)
+        if any(hook in vars(cls) for hook in ("losses", "row_losses", "compute")):
+            for name in ("formula", "rows_independent", "entries_independent", "convex"):
+                if name not in vars(cls):
+                    setattr(cls, name, getattr(Loss, name))
 
     def __init__(
         self,
@@ -240,12 +252,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Return what ``forward`` does, for tensors whose shapes were checked."""
-        if output.members is None:
-            sums = self.sums_of_rows(output, targets, mask)
-            if sums is not None:
-                return self.reduce_sums(sums, targets, mask, weight)
-            return self.reduce(self.losses(output, targets, mask), targets, mask, weight)
-        if not self.declares_independent_rows():
+        if output.members is not None and not self.rows_independent:
             return torch.stack(
                 [
                     self.compute(
@@ -257,57 +264,49 @@ class Loss(CheckedArguments, nn.Module, ABC):
                     for k, one in enumerate(output.unbind())
                 ]
             )
-        flat = (output.flat(), *flat_rows(targets, mask))
-        sums = self.sums_of_rows(*flat)
-        if sums is not None:
-            return self.reduce_sums(sums.view(output.shape[:-1]), targets, mask, weight)
-        values = self.losses(*flat)  # (M N, C) or (M N,)
+        rows = (output, targets, mask)
+        if output.members is not None:
+            rows = (output.flat(), *flat_rows(targets, mask))
+        values = self.kernel_losses(*rows)  # (N,) or of members (M N,)
+        if values is None:
+            values = self.losses(*rows)  # (N, C) or (N,)
         values = values.view(*output.shape[:-1], *values.shape[1:])
         return self.reduce(values, targets, mask, weight)
 
-    @classmethod
-    def declares_independent_rows(cls) -> bool:
-        """Whether those who define the losses of rows declare ``rows_independent``.
-
-        It is not inherited: a subclass that computes something else must say so again.
-        """
-        if cls.compute is not Loss.compute:
-            return False
-        owners = (cls.owner_of(hook) for hook in ("losses", "row_losses"))
-        return all(one is None or vars(one).get("rows_independent", False) for one in owners)
-
-    def declares_independent_entries(self) -> bool:
-        """Whether what defines the losses of entries declares ``entries_independent``."""
-        own = vars(self.owner_of("losses") or Loss)
-        return type(self).compute is Loss.compute and own.get("entries_independent", False)
-
-    @classmethod
-    def owner_of(cls, hook: str) -> type | None:
-        """Return the class that defines a method of this one, if any does."""
-        return next((one for one in cls.__mro__ if hook in vars(one)), None)
-
-    def sums_of_rows(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return (N,) the summed losses of each row by a kernel, if one computes them.
-
-        A kernel belongs to ``losses`` of the class that names it: a subclass with other losses
-        must name its own.
-        """
-        if self.reduction == "none" or torch.compiler.is_compiling():
-            return None
-        if self.class_weight is not None:
-            return None
-        if self.owner_of("losses") is not self.owner_of("kernel_sums"):
-            return None
-        return self.kernel_sums(output, targets, mask)
-
-    def kernel_sums(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return (N,) the summed losses of each row by a kernel; None where it cannot."""
-        del output, targets, mask
+    def formula(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return the name of ``losses`` in the table of kernels, and its numbers; None for none."""
         return None
+
+    def link_of(self, output: HeadOutput) -> Link | None:
+        """Return the link through which logits are read; None without logits."""
+        return None if output.logits is None else output.link
+
+    def kernel_losses(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return (N,) the known losses of each row, summed, by a CPU kernel; None without one."""
+        if torch.compiler.is_compiling():
+            return None
+        formula, link = self.formula(), self.link_of(output)
+        if formula is None or link is None:
+            return None
+        name, numbers = formula
+        space, logits = self.label_space, output.float_logits
+        key = (name, link_kind(link), None)
+        kernels = choose.cpu_kernels(key, logits, space, targets, masked=mask is not None)
+        if kernels is None:
+            return None
+
+        def plain(x: Tensor) -> Tensor:
+            values = self.losses(HeadOutput.from_logits(x, link), targets, mask)
+            if values.dim() == 1:
+                return values
+            return (values if mask is None else torch.where(mask, values, 0.0)).sum(dim=1)
+
+        if kernels.tree:
+            assert space.layout is not None
+            numbers = (cpu.tree_of(space.layout), *numbers)
+        return cpu.row_losses(kernels.cpu, logits, targets, mask, numbers, plain)
 
     @abstractmethod
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
@@ -325,7 +324,8 @@ class Loss(CheckedArguments, nn.Module, ABC):
         """Mask, weigh and reduce losses: the one place where that happens.
 
         Args:
-            values: (N, C) or (N,) losses; with a leading axis, those of M members.
+            values: (N, C) or (N,) losses, or the sums of rows, (N,), of known losses of entries;
+                with a leading axis, those of M members.
             targets: as the loss was given them.
             mask: as the loss was given it.
             weight: as the loss was given it.
@@ -334,7 +334,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
         if weight is not None:
             values = values * spread_weight(weight, values)
         counted = self.counted(targets, mask)
-        if counted is not None and not self.is_zero_elsewhere:
+        if counted is not None and counted.dim() == values.dim():
             values = torch.where(counted, values, 0.0)
         if self.reduction == "none":
             return values
@@ -342,15 +342,6 @@ class Loss(CheckedArguments, nn.Module, ABC):
         if self.reduction == "sum":
             return total
         return total / at_least(self._count(counted, targets, weight), weight)
-
-    def reduce_sums(
-        self, sums: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None
-    ) -> Tensor:
-        """Weigh and reduce the sums of rows, (N,) or of M members (M, N), of known losses."""
-        total = (sums if weight is None else sums * weight).sum(dim=-1)
-        if self.reduction == "sum":
-            return total
-        return total / at_least(self.count(targets, mask, weight), weight)
 
     def count(
         self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
@@ -445,6 +436,14 @@ class Loss(CheckedArguments, nn.Module, ABC):
 class ElementwiseLoss(Loss):
     """A loss of every entry: subclasses give (N, C) and the rest happens here."""
 
+    def kernel_losses(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the sums of rows, where single entries do not matter."""
+        if self.reduction == "none" or self.class_weight is not None:
+            return None
+        return super().kernel_losses(output, targets, mask)
+
     def counted(self, targets: Tensor, mask: Tensor | None) -> Tensor | None:
         """Every known entry counts."""
         del targets
@@ -531,6 +530,110 @@ def own_shares(targets: Tensor, of_children: Tensor) -> Tensor:
     return (targets - of_children).clamp_min_(0.0)
 
 
+class SoftmaxRowLoss(RowLoss):
+    """A loss of rows on the masses q of the terminal classes, which sum to 1.
+
+    Plain logits, and a head whose link is not normalized, are read through the softmax link. Any
+    other head is used as it is: the masses are computed from its log-probabilities.
+
+    Args:
+        label_space: what can be predicted, or a Hierarchy.
+        options: ``link``, ``reduction`` and ``validate``; see Loss.
+    """
+
+    default_link = "softmax"
+    reads = "masses"
+    takes_fractions = True
+    rows_independent = True
+    is_terminal: Tensor
+
+    def __init__(
+        self,
+        label_space: LabelSpace | Hierarchy,
+        **options: Unpack[WeightedOptions],
+    ) -> None:
+        super().__init__(label_space, **options)
+        flags = torch.from_numpy(self.label_space.is_terminal.copy())
+        self.register_buffer("is_terminal", flags, persistent=False)
+
+    @abstractmethod
+    def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
+        """Return (N,) losses.
+
+        Args:
+            log_masses: (N, C) the log mass of each terminal class, LOG_ZERO for the others.
+            labels: (N, C) the terminal labels; a row of them sums to 1 or 0.
+            mask: (N, C) which targets are known.
+        """
+
+    def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
+        """Share each row's weight among its terminal labels."""
+        link = self.link_of(output)
+        if link is None:
+            log_masses = log_terminal_masses(output.log_p, self.label_space)
+        else:
+            log_masses = link.log_masses(output.float_logits)
+        positive = targets.to(log_masses.dtype)
+        if mask is not None:
+            positive = torch.where(mask, positive, 0.0)
+        labels = own_shares(positive, self.sum_of_children(positive))
+        counts = labels.sum(dim=1, keepdim=True)
+        return self.row_losses(log_masses, labels / counts.clamp_min(1), mask)
+
+    def link_of(self, output: HeadOutput) -> Link | None:
+        """Return the link through which logits are read; None without any."""
+        if output.logits is None or output.link is None:
+            return None
+        return output.link if output.link.normalized else self.link
+
+
+class Variant:
+    """A loss with other defaults and the class attributes of a loss.
+
+    Args:
+        make: the class, or a class method of it that makes the loss, such as HCLLoss.paper.
+        search_space: what is worth trying here, instead of the class's own.
+        uses_hierarchy: whether this variant looks at the hierarchy, instead of the class's own.
+        options: the options that are fixed, unless the caller gives them.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Loss],
+        *,
+        search_space: Mapping[str, tuple[Any, ...]] | None = None,
+        uses_hierarchy: bool | None = None,
+        **options: Any,
+    ) -> None:
+        loss: Any = getattr(make, "__self__", make)
+        self.make, self.loss, self.options = make, loss, options
+        self.search_space = loss.search_space if search_space is None else search_space
+        named = signature(make).parameters.get("link")
+        given = None if named is None else named.default
+        self.default_link: str = options.get("link", given or loss.default_link)
+        self.reading_link = loss.reading_link
+        own = loss.uses_hierarchy
+        self.uses_hierarchy = own if uses_hierarchy is None else uses_hierarchy
+        self.needs_tree = loss.needs_tree
+        self.takes_fractions = loss.takes_fractions
+        self.function = loss.function
+        self.__name__ = loss.__name__
+        self.__doc__ = loss.__doc__
+
+    def option_names(self) -> list[str]:
+        """Return the options of the class."""
+        found: list[str] = self.loss.option_names()
+        return found
+
+    def __call__(self, label_space: LabelSpace | Hierarchy, **options: Any) -> Loss:
+        """Make the loss."""
+        return self.make(label_space, **{**self.options, **options})
+
+    def __repr__(self) -> str:
+        fixed = (f"{name}={value!r}" for name, value in self.options.items())
+        return f"Variant({', '.join([self.make.__qualname__, *fixed])})"
+
+
 def losses_of_dags() -> list[str]:
     """Return the names of the losses that take a DAG."""
     from hierlearn.losses import LOSSES  # the registry imports this module
@@ -560,3 +663,6 @@ def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
     if isinstance(count, int):
         return max(count, 1)
     return count.clamp_min(1 if weight is None else SMALLEST)
+
+
+LossEntry = type[Loss] | Variant  # an entry of LOSSES; called, it makes the loss

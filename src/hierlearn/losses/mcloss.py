@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.nn.functional import softplus
 
-from hierlearn.kernels import mcloss as kernels
-from hierlearn.kernels import rows, trial
-from hierlearn.links import MaxLink, SigmoidLink
-from hierlearn.losses.checks import check_targets
+from hierlearn.kernels import choose, tree
+from hierlearn.links import MaxLink, SigmoidLink, link_kind
 from hierlearn.losses.loss import ElementwiseLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.links import HeadOutput, Link
 
 
@@ -80,32 +78,24 @@ class MCLoss(ElementwiseLoss):
     weighs_classes = True
     rows_independent = True
 
-    def forward(
-        self,
-        output: HeadOutput | Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        weight: Tensor | None = None,
+    def compute(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Return the loss of a batch; by kernels for logits on a GPU, a tree and known targets."""
-        read = self.read(output)
-        logits = read.logits if self.reads_as_scores(read.link) else None
-        layout = None
+        logits, space = output.logits, self.label_space
+        reduced = self.reduction != "none" and weight is None and self.class_weight is None
+        key = ("mcloss", link_kind(output.link), None)
         if (
             logits is not None
-            and mask is None
-            and weight is None
-            and self.class_weight is None
-            and self.reduction != "none"
-            and kernels.can_use(logits)
-            and trial.passes("MCLoss", logits.device, try_kernels)
+            and reduced
+            and output.members is None
+            and choose.gpu_kernels(key, logits, space, masked=mask is not None) is not None
+            and choose.passes("MCLoss", logits.device, try_kernels)
         ):
-            layout = self.label_space.layout
-        if logits is None or layout is None:
-            return super().forward(read, targets, mask, weight)
-        check_targets(read, targets, mask, weight)
-        self.check_values(targets, mask)
-        return kernels.mcloss(logits, targets, layout, self.reduction == "mean", self.plain_loss)
+            assert space.layout is not None
+            mean = self.reduction == "mean"
+            return tree.mcloss(logits, targets, space.layout, mean, self.plain_loss)
+        return super().compute(output, targets, mask, weight)
 
     @classmethod
     def reads_as_scores(cls, link: Link | None) -> bool:
@@ -122,47 +112,21 @@ class MCLoss(ElementwiseLoss):
             return mcloss_of_pair(output, targets, self.hierarchy, mask)
         return mcloss(output.float_logits, targets, self.hierarchy, mask)
 
-    def kernel_sums(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return the sums by a CPU kernel: on trees, where everything is known."""
-        if mask is not None or output.logits is None or not self.reads_as_scores(output.link):
-            return None
-
-        def plain(x: Tensor) -> Tensor:
-            return mcloss(x, targets, self.hierarchy).sum(dim=1)
-
-        weights = (1.0, 0.0)
-        return sums_by_kernel(self.label_space, output.float_logits, targets, weights, plain)
+    def formula(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return the name of the kernel; what MCLoss and bce weigh in it."""
+        return "mcloss", (1.0, 0.0)
 
 
 def try_kernels(device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield what the GPU kernels compute, with what they must."""
     from hierlearn.hierarchy import Hierarchy
 
-    loss = MCLoss(Hierarchy.from_parents(trial.example_parents()), reduction="sum").to(device)
-    targets = loss.hierarchy.encode(trial.example_classes(), numbers=True).to(device)
+    loss = MCLoss(Hierarchy.from_parents(choose.example_parents()), reduction="sum").to(device)
+    targets = loss.hierarchy.encode(choose.example_classes(), numbers=True).to(device)
     layout = loss.label_space.layout
     assert layout is not None
-    yield from trial.compare_functions(
-        lambda x: [kernels.mcloss(x, targets, layout, False, loss.plain_loss)[None]],
+    yield from choose.compare_functions(
+        lambda x: [tree.mcloss(x, targets, layout, False, loss.plain_loss)[None]],
         lambda x: [loss.plain_loss(x, targets)[None]],
-        trial.example_inputs(device),
+        choose.example_inputs(device),
     )
-
-
-def sums_by_kernel(
-    label_space: LabelSpace,
-    logits: Tensor,
-    targets: Tensor,
-    weights: tuple[float, float],
-    plain: Callable[[Tensor], Tensor],
-) -> Tensor | None:
-    """Return (N,) sums of MCLoss and bce, weighted, by a CPU kernel; None where it cannot."""
-    layout = label_space.layout if rows.can_use(logits, targets) else None
-    if layout is None:
-        return None
-    from hierlearn.kernels.entries_numba import mcloss as kernel
-
-    constants = (rows.tree_of(layout), *map(rows.as_number, weights))
-    return rows.row_losses(kernel, logits, targets, None, constants, plain)

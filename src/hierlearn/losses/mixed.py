@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.links import SigmoidLink
 from hierlearn.losses.bce import BCELoss
-from hierlearn.losses.loss import ElementwiseLoss, Loss
-from hierlearn.losses.mcloss import MCLoss, sums_by_kernel
-from hierlearn.losses.variant import Variant
+from hierlearn.losses.loss import ElementwiseLoss, Loss, Variant
+from hierlearn.losses.mcloss import MCLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,10 +44,6 @@ class Parts(nn.Module):
     def losses_of_parts(self) -> list[Loss]:
         """The parts, as losses."""
         return list(self.parts)  # type: ignore[arg-type]
-
-    def declares_independent_entries(self) -> bool:
-        """Whether all parts do."""
-        return all(part.declares_independent_entries() for part in self.losses_of_parts)
 
     def set_members(self, count: int) -> None:
         """Make room for the state of ``count`` members in every part."""
@@ -145,6 +139,7 @@ class MixedLoss(Parts, ElementwiseLoss):
                 )
             made.append(entry(self.label_space, **passed))
         self.parts = nn.ModuleList(made)
+        self.entries_independent = all(part.entries_independent for part in made)
 
     def is_linear(self) -> bool:
         """Whether all parts are."""
@@ -162,9 +157,9 @@ class MixedLoss(Parts, ElementwiseLoss):
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Return the weighted sum of the parts."""
-        sums = self.sums_of_rows(output, targets, mask) if output.members is None else None
+        sums = self.kernel_losses(output, targets, mask) if output.members is None else None
         if sums is not None:
-            return self.reduce_sums(sums, targets, mask, weight)
+            return self.reduce(sums, targets, mask, weight)
         values = [part.compute(output, targets, mask, weight) for part in self.losses_of_parts]
         return mixed_loss(values, list(self.weights.values()))
 
@@ -173,20 +168,13 @@ class MixedLoss(Parts, ElementwiseLoss):
         values = [part.losses(output, targets, mask) for part in self.losses_of_parts]
         return mixed_loss(values, list(self.weights.values()))
 
-    def kernel_sums(
-        self, output: HeadOutput, targets: Tensor, mask: Tensor | None
-    ) -> Tensor | None:
-        """Return the sums of bce and MCLoss by one CPU kernel, where these are the parts."""
-        link, kinds = output.link, [type(part) for part in self.losses_of_parts]
-        if mask is not None or not isinstance(link, SigmoidLink) or set(kinds) != {BCELoss, MCLoss}:
+    def formula(self) -> tuple[str, tuple[Any, ...]] | None:
+        """Return the name of the kernel of bce and MCLoss, and what each weighs."""
+        parts = zip(self.losses_of_parts, self.weights.values(), strict=True)
+        weights = {type(part): float(weight) for part, weight in parts}
+        if set(weights) != {BCELoss, MCLoss}:
             return None
-
-        def plain(x: Tensor) -> Tensor:
-            return self.losses(link.output(x), targets, None).sum(dim=1)
-
-        weights = dict(zip(kinds, self.weights.values(), strict=True))
-        both = (weights[MCLoss], weights[BCELoss])
-        return sums_by_kernel(self.label_space, output.float_logits, targets, both, plain)
+        return "mcloss + bce", (weights[MCLoss], weights[BCELoss])
 
     def extra_repr(self) -> str:
         """Name the parts when the module is printed."""

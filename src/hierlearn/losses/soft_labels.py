@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError
-from hierlearn.kernels import rows
-from hierlearn.losses.softmax_rows import SoftmaxRowLoss
+from hierlearn.losses.loss import SoftmaxRowLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,9 +138,11 @@ class SoftLabelsLoss(SoftmaxRowLoss):
         if beta < 0:
             raise HierlearnError(f"beta must not be negative, but is {beta}")
         self.beta = beta
-        self._constants: tuple[Any, ...] | None = None  # of the kernel, made at first use
-        for name, values in soft_weights(self.label_space, beta)._asdict().items():
+        weights = soft_weights(self.label_space, beta)
+        for name, values in weights._asdict().items():
             self.register_buffer(name, values, persistent=False)
+        *arrays, root = weights
+        self._constants = (*(one.float().numpy() for one in arrays), float(root))  # of the kernel
 
     def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         """Return the cross entropy with the soft labels."""
@@ -149,11 +150,6 @@ class SoftLabelsLoss(SoftmaxRowLoss):
         weights = SoftWeights(*(self.get_buffer(name) for name in SoftWeights._fields))
         return soft_labels_loss(log_masses, labels, self.hierarchy, self.is_terminal, weights)
 
-    def kernel(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the CPU kernel and the weights along the hierarchy."""
-        from hierlearn.kernels.row_losses_numba import soft_labels
-
-        if self._constants is None:
-            *arrays, root = (self.get_buffer(name) for name in SoftWeights._fields)
-            self._constants = (*map(rows.as_numbers, arrays), rows.as_number(float(root)))
-        return soft_labels, self._constants
+    def formula(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of the kernel, and the weights along the hierarchy."""
+        return "soft-labels", self._constants

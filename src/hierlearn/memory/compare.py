@@ -38,7 +38,7 @@ from torch.nn.functional import normalize
 
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.hierarchy.structure import row_chunks
-from hierlearn.kernels import trial
+from hierlearn.kernels import choose
 from hierlearn.memory.store import mixture
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def compare_by_kernels(
 def kernels_work(distance: str, device: torch.device) -> bool:
     """Whether the kernels of a distance work on a device."""
     name = f"the neighbor head with {distance!r} distances"
-    return trial.passes(name, device, partial(try_kernels, distance))
+    return choose.passes(name, device, partial(try_kernels, distance))
 
 
 def try_kernels(distance: str, device: torch.device) -> Iterator[Pair]:
@@ -122,18 +122,18 @@ def try_kernels(distance: str, device: torch.device) -> Iterator[Pair]:
     from hierlearn.memory.head import NeighborHead
     from hierlearn.memory.store import LabelSets
 
-    hierarchy = Hierarchy.from_parents(trial.example_parents())
+    hierarchy = Hierarchy.from_parents(choose.example_parents())
     labels = LabelSets.from_labels(
-        Labels([[one] for one in trial.example_classes()], hierarchy, numbers=True)
+        Labels([[one] for one in choose.example_classes()], hierarchy, numbers=True)
     )
-    keys = torch.arange(trial.ROWS, device=device)
+    keys = torch.arange(choose.ROWS, device=device)
     sets = torch.from_numpy(labels.of_row).to(device)
     candidates = SetCandidates(labels, sets, keys, keys)
     head = NeighborHead(hierarchy, nn.Identity(), distance=distance)
-    yield from trial.compare_functions(
+    yield from choose.compare_functions(
         lambda x: compare_by_kernels(head, x, x.roll(1, dims=1), candidates),
         lambda x: compare_plainly(head, x, x.roll(1, dims=1), candidates),
-        trial.example_inputs(device, columns=24),
+        choose.example_inputs(device, columns=24),
     )
 
 

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
-from hierlearn.kernels.neighbor_table import SetTable
+from hierlearn.kernels.neighbor_batch import SetTable
 from hierlearn.memory.index import ApproximateIndex
 from hierlearn.memory.search import ShardedSearch, dense_distances, nearest, nearest_operator
 

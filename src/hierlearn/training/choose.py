@@ -308,7 +308,7 @@ def not_convex(
     if not isinstance(loss, type):  # a variant of a loss
         loss, fixed = loss.loss, loss.options
     options = {**fixed, **options}
-    convex = vars(loss).get("convex")
+    convex = loss.convex
     if convex is None:
         able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
         return f"the loss is {loss.__name__}; it takes {', '.join(able)}"

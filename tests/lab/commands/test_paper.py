@@ -20,7 +20,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files 
 def test_the_papers_tables_from_end_to_end(call, tmp_path, monkeypatch):
     # In this process, and without the kernels of fourteen losses, whose compilation takes longer
     # than the trainings; tests/kernels and tests/training use them.
-    monkeypatch.setattr("hierlearn.kernels.rows.has_numba", lambda: False)
+    monkeypatch.setattr("hierlearn.kernels.choose.has_numba", lambda: False)
     said = call(f"paper --data-dir {DATA} --seeds 2 --epochs 1 --device cpu --jobs 1 --out p")
     assert "wrote paper.md, paper.tex and one study per dataset to p" in said
     text = (tmp_path / "p" / "paper.md").read_text()
@@ -47,7 +47,7 @@ def test_the_papers_tables_from_end_to_end(call, tmp_path, monkeypatch):
 @needs_data
 @pytest.mark.filterwarnings("ignore::hierlearn.losses.hcl.CollapseWarning")
 def test_seeds_epochs_and_the_folder(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hierlearn.kernels.rows.has_numba", lambda: False)
+    monkeypatch.setattr("hierlearn.kernels.choose.has_numba", lambda: False)
     monkeypatch.setattr(paper, "ROWS", paper.ROWS[:1])
     monkeypatch.setattr(paper, "EPOCHS", {"diatoms": 85})
     line = f"paper --data-dir {DATA} --seeds 1 --seed 4 --epochs 1 --device cpu --jobs 1"

@@ -1,4 +1,4 @@
-"""HCLLoss against tests/reference/hcl.py, and its summed backend against the plain one."""
+"""HCLLoss against tests/reference/hcl.py."""
 
 import math
 import random
@@ -7,9 +7,7 @@ import pytest
 
 from hierlearn import LabelSpace
 from hierlearn.losses import HCLLoss
-from hierlearn.losses.hcl import loss as loss_module
-from hierlearn.losses.hcl.backends import PLAIN, SUMMED, choose_backend
-from losses.oracle_checks import CLOSE, assert_same
+from losses.oracle_checks import assert_same
 from losses.random_batches import random_batch
 from reference.hcl import hcl
 
@@ -51,20 +49,3 @@ def test_the_reference_in_all_variants(seed):
     assert_same(loss.last["e_h"], expected["e_h"])
     assert_same(loss.last["l_hc"], expected["l_hc"])
     assert_same(loss.last["selected_fraction"], sum(expected["selected"]) / len(batch.hierarchy))
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_summed_backend_equals_the_plain_one(seed, monkeypatch):
-    batch = random_batch(seed, dag=seed % 2 == 1)
-    loss = HCLLoss(batch.hierarchy, link="sigmoid", scope=[None, "levels"][seed % 3 > 0], floor=0.2)
-    assert choose_backend(loss, loss.read(batch.logits), None) is SUMMED
-    gradients, values = [], []
-    for backend in (SUMMED, PLAIN):
-        monkeypatch.setattr(loss_module, "choose_backend", lambda *_, backend=backend: backend)
-        logits = batch.logits.clone().requires_grad_()
-        value = loss(logits, batch.targets, batch.mask)
-        (1.7 * value).backward()
-        gradients.append(logits.grad)
-        values.append(value.detach())
-    CLOSE.assert_close(*values)
-    CLOSE.assert_close(*gradients)

@@ -59,8 +59,7 @@ from hierlearn.files.tensors import ENDINGS, read_matrix
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links import Head, HeadOutput
-from hierlearn.links.link import Link
-from hierlearn.links.masses import log_terminal_masses
+from hierlearn.links.link import Link, log_terminal_masses
 from hierlearn.links.softmax import SoftmaxLink
 from hierlearn.losses.loss import RowLoss
 from hierlearn.networks.inputs import SparseRows
@@ -254,7 +253,6 @@ class DeViSELoss(RowLoss):
     reads = "scores"
     uses_hierarchy = False
     rows_independent = True
-    is_zero_elsewhere = True  # a row without a label has no pair
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"margin": (0.1, 0.3)}
     is_terminal: Tensor
 

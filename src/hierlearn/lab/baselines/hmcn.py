@@ -324,10 +324,6 @@ class HMCNLoss(BCELoss):
         p = output.probabilities.to(losses.dtype)
         return losses + self.penalty * violations(p, self.child_ids, self.parent_ids)
 
-    def kernel_sums(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> None:
-        """Return None: there is no kernel."""
-        del output, targets, mask
-
 
 def hmcn_f_rule(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of HMCN-F: as ``plain``, but longer where labels are several."""

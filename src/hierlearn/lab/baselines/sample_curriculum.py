@@ -15,7 +15,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.losses.bases import zero_one
 from hierlearn.losses.bce import BCELoss
-from hierlearn.losses.hcl.curriculum import select_classes
+from hierlearn.losses.hcl.functional import select_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""HCL, the hierarchical class-based curriculum loss: one definition, several backends."""
+"""HCL, the hierarchical class-based curriculum loss: one definition, and forms by kernels."""
 
-from hierlearn.losses.hcl.constraint import constrain
-from hierlearn.losses.hcl.curriculum import select_classes
+from hierlearn.losses.hcl.functional import constrain, select_classes
 from hierlearn.losses.hcl.linear import LinearHCLLoss
 from hierlearn.losses.hcl.loss import CollapseWarning, HCLLoss
 

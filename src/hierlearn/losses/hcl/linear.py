@@ -13,21 +13,30 @@ Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N *
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear, softplus
+from torch.nn.functional import linear
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.kernels import hcl as kernels
 from hierlearn.links import HeadOutput
 from hierlearn.losses.checks import check_targets, in_transform
-from hierlearn.losses.hcl import cpu
-from hierlearn.losses.hcl.backends import SUMMED, TRITON, choose_backend
+from hierlearn.losses.hcl.forms import (
+    Form,
+    NumbaForm,
+    PlainForm,
+    Rows,
+    TritonForm,
+    fast_loss,
+    numba_loss,
+    spec_of,
+    triton_loss,
+)
 from hierlearn.losses.hcl.loss import HCLLoss
-from hierlearn.losses.hcl.triton import base_of, uses_tree
 from hierlearn.losses.loss import at_least
 
 if TYPE_CHECKING:
@@ -79,14 +88,9 @@ class LinearHCLLoss(nn.Module):
             raise HierlearnError(
                 "LinearHCLLoss never has all entries at once; pass reduction 'mean' or 'sum'"
             )
-        if self.loss.fused and uses_tree(self.loss, self.loss.link):
-            raise HierlearnError(
-                "fused=True needs the sigmoid link and scope 'levels' or None in LinearHCLLoss; "
-                "pass fused=None"
-            )
         self.hierarchy, self.features = hierarchy, features
         self.selection, self.chunk = selection, chunk
-        self.kernels: tuple[tuple[Any, ...], TritonSweeps] | None = None  # made at first use
+        self.kernels: kernels.Kernels | None = None  # made at first use
         classes = len(hierarchy)
         self.weight = nn.Parameter(torch.empty(classes, features))
         self.bias = nn.Parameter(torch.empty(classes)) if bias else None
@@ -150,16 +154,21 @@ class LinearHCLLoss(nn.Module):
         selected = self.previous if loss.curriculum == "batch" else loss.selected
         return loss.weights_of(selected, dtype)
 
-    def sweeps(self, like: Tensor) -> Any:
-        """Return what computes the sums and gradients of a chunk: kernels, manual, autograd."""
+    def form(self, logits: Tensor, targets: Tensor, mask: Tensor | None, kept: Any = None) -> Form:
+        """Return what computes the sums and gradients of a chunk."""
         loss = self.loss
-        backend = choose_backend(loss, HeadOutput.from_logits(like, loss.link), None)
-        if backend is not TRITON or uses_tree(loss, loss.link):
-            return ManualSweeps(loss, like) if backend is SUMMED else AutogradSweeps(loss, like)
-        options = (loss.base, loss.level_sizes)
-        if self.kernels is None or self.kernels[0] != options:
-            self.kernels = (options, TritonSweeps(loss))
-        return self.kernels[1]
+        rows = Rows(loss, loss.link, logits, targets, mask)
+        fast = fast_loss(loss, HeadOutput.from_logits(logits, loss.link), None)
+        if fast is numba_loss:
+            return NumbaForm(rows, kept)
+        if fast is not triton_loss:
+            return PlainForm(rows)
+        spec = replace(spec_of(loss, loss.link, False), mean=False)
+        if spec.tree is not None:  # its sweeps up need what the sweeps down left
+            return PlainForm(rows)
+        if self.kernels is None or self.kernels.spec != spec:
+            self.kernels = kernels.Kernels(spec)
+        return TritonForm(rows, self.kernels, kept)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "kernels": None}
@@ -179,15 +188,6 @@ class Call(NamedTuple):
     half: torch.dtype | None  # of autocast, which is off in the backward pass
 
 
-class Rows(NamedTuple):
-    """The rows of one chunk."""
-
-    slice: slice
-    inputs: Tensor  # (n, features)
-    targets: Tensor  # (n, C)
-    mask: Tensor | None  # (n, C)
-
-
 class Work:
     """One batch: its chunks, its matmuls, its gradients."""
 
@@ -201,35 +201,33 @@ class Work:
             bias = None if bias is None else bias.to(call.half)
         self.inputs, self.weight, self.bias = inputs, weight, bias
         self.count, self.classes = len(inputs), len(weight)
-        self.sweeps = call.layer.sweeps(weight)
-        self.kept: list[Any] = []
+        self.dtype = torch.promote_types(weight.dtype, torch.float32)  # of sums
 
-    def chunks(self) -> list[Rows]:
-        """Return the chunks of rows."""
+    def chunks(self) -> list[slice]:
+        """Return the rows of each chunk."""
         step = self.call.layer.chunk
         if step is None:
             row = self.classes * self.weight.element_size()
             step = CHUNK.get(self.inputs.device.type, CHUNK["cuda"]) // row
             step = max(1, step // 16 * 16 or step)
-        targets, mask = self.call.targets, self.call.mask
-        slices = [slice(begin, begin + step) for begin in range(0, self.count, step)]
-        return [
-            Rows(one, self.inputs[one], targets[one], None if mask is None else mask[one])
-            for one in slices
-        ]
+        return [slice(begin, begin + step) for begin in range(0, self.count, step)]
 
     def share(self) -> float | Tensor:
         """Return 1 over what the reduction divides by."""
         if self.call.layer.loss.reduction == "sum":
             return 1.0
         mask = self.call.mask
-        known = self.count * self.classes if mask is None else mask.sum().to(self.sweeps.dtype)
+        known = self.count * self.classes if mask is None else mask.sum().to(self.dtype)
         return 1 / at_least(known)
 
-    def logits(self, rows: Rows) -> Tensor:
-        """Return (n, C)."""
+    def form(self, rows: slice, kept: Any = None) -> Form:
+        """Return the form of a chunk, whose logits are computed here."""
         with torch.autocast(self.inputs.device.type, enabled=False):
-            return linear(rows.inputs, self.weight, self.bias)
+            logits = linear(self.inputs[rows], self.weight, self.bias)
+        _, targets, mask, *_ = self.call
+        return self.call.layer.form(
+            logits, targets[rows], None if mask is None else mask[rows], kept
+        )
 
     def gradients(self) -> list[Tensor | None]:
         """Return zeros for the gradients that are needed: inputs, weight, bias."""
@@ -239,19 +237,17 @@ class Work:
             for one, wanted, dtype in zip(like, self.needs, self.types, strict=True)
         ]
 
-    def learn(
-        self, found: list[Tensor | None], rows: Rows, logits: Tensor, kept: Any, weights: Tensor
-    ) -> None:
+    def learn(self, found: list[Tensor | None], rows: slice, form: Form, weights: Tensor) -> None:
         """Add the gradients of a chunk."""
-        slope = self.sweeps.up(logits, rows, kept, weights)  # (n, C)
+        slope = form.gradient(weights)  # (n, C)
         inputs, weight, bias = found
         with torch.autocast(self.inputs.device.type, enabled=False):
             if inputs is not None:
-                inputs[rows.slice] = slope @ self.weight
+                inputs[rows] = slope @ self.weight
             if weight is not None and weight.dtype == slope.dtype:
-                weight.addmm_(slope.t(), rows.inputs)
+                weight.addmm_(slope.t(), self.inputs[rows])
             elif weight is not None:
-                weight.add_(slope.t() @ rows.inputs)
+                weight.add_(slope.t() @ self.inputs[rows])
             if bias is not None:
                 bias.add_(slope.sum(dim=0))
 
@@ -263,19 +259,20 @@ class _LinearHCL(torch.autograd.Function):
     ) -> Tensor:
         layer, needs = call.layer, ctx.needs_input_grad[1:]
         work = Work(call, inputs, weight, bias, needs)
-        share, weights = work.share(), layer.known_weights(work.sweeps.dtype)
+        share, weights = work.share(), layer.known_weights(work.dtype)
         gradients = work.gradients() if call.learns and weights is not None else None
-        sums = torch.zeros(work.classes, dtype=work.sweeps.dtype, device=weight.device)
+        sums = torch.zeros(work.classes, dtype=work.dtype, device=weight.device)
         errors = sums.new_zeros(())
+        kept: list[Any] = []
         for rows in work.chunks():
-            logits = work.logits(rows)
-            some, wrong, kept = work.sweeps.down(logits, rows)
+            form = work.form(rows)
+            some, wrong = form.sums()
             sums += some
             errors += wrong
             if gradients is not None and weights is not None:
-                work.learn(gradients, rows, logits, kept, weights * share)
+                work.learn(gradients, rows, form, weights * share)
             if call.learns:
-                work.kept.append(kept)
+                kept.append(form.kept)
         chosen = layer.loss.weigh(sums, errors, work.count)
         if weights is None:
             assert chosen is not None
@@ -284,7 +281,7 @@ class _LinearHCL(torch.autograd.Function):
             layer.previous.copy_(layer.loss.selection)
         if call.learns:
             ctx.save_for_backward(inputs, weight, bias, call.targets, call.mask, weights * share)
-            ctx.call, ctx.kept, ctx.gradients = call, work.kept, gradients
+            ctx.call, ctx.kept, ctx.gradients = call, kept, gradients
         return (sums * weights).sum() * share
 
     @staticmethod
@@ -298,88 +295,5 @@ class _LinearHCL(torch.autograd.Function):
         work = Work(call, inputs, weight, bias, ctx.needs_input_grad[1:])
         gradients = work.gradients()
         for rows, kept in zip(work.chunks(), ctx.kept, strict=True):
-            work.learn(gradients, rows, work.logits(rows), kept, weights * upstream)
+            work.learn(gradients, rows, work.form(rows, kept), weights * upstream)
         return None, *gradients
-
-
-# ---------------------------------------- sweeps
-
-
-class TritonSweeps:
-    """The Triton kernels."""
-
-    dtype = torch.float32
-
-    def __init__(self, loss: HCLLoss) -> None:
-        task = kernels.KernelSpec(loss.level_sizes, base_of(loss), mean=False, selection=None)
-        self.run = kernels.Kernels(task)
-
-    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
-        """Return the class sums, e_h, and what ``up`` needs."""
-        x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
-        found = kernels.Workspace(plan, kernels.sweep_down(plan, x, y, m))
-        kept = {name: found.array(name).clone() for name in ("peaks", "places")}
-        return found.array("sums"), found.errors, kept
-
-    def up(self, logits: Tensor, rows: Rows, kept: Any, weights: Tensor) -> Tensor:
-        """Return the gradient, in the memory of the logits."""
-        x, y, m, plan = self.run.prepare(logits, rows.targets, rows.mask)
-        return kernels.sweep_up(
-            plan, x, y, m, None, kernels.scalar_one(x.device), x, weights=weights.float(), **kept
-        )
-
-
-class ManualSweeps:
-    """The passes of ``manual_hcl``."""
-
-    def __init__(self, loss: HCLLoss, like: Tensor) -> None:
-        self.sizes, self.scale = loss.level_sizes, loss.base.scale  # type: ignore[attr-defined]
-        self.dtype = torch.promote_types(like.dtype, torch.float32)
-
-    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
-        """Return the class sums and e_h."""
-        z = self.signed(logits, rows)
-        cpu.descend(z, self.sizes, None)
-        losses, wrong = softplus(z, threshold=cpu.LINEAR), z >= 0
-        if rows.mask is not None:
-            losses, wrong = losses * rows.mask, wrong & rows.mask
-        return losses.sum(dim=0) * self.scale, wrong.sum(), None
-
-    def up(self, logits: Tensor, rows: Rows, _: Any, weights: Tensor) -> Tensor:
-        """Return the gradient."""
-        z, y = self.signed(logits, rows), rows.targets.to(self.dtype)
-        kept = torch.empty_like(z)
-        peaks = cpu.descend(z, self.sizes, kept)
-        owed = weights.to(self.dtype) * self.scale
-        slope = cpu.ascend(z, y, rows.mask, self.sizes, kept, peaks, owed)
-        return slope.to(logits.dtype)
-
-    def signed(self, logits: Tensor, rows: Rows) -> Tensor:
-        """Return z."""
-        wide = logits.to(self.dtype)
-        return cpu.signed(wide, rows.targets.to(self.dtype), rows.mask)
-
-
-class AutogradSweeps:
-    """The composition of link, base and constraint."""
-
-    def __init__(self, loss: HCLLoss, like: Tensor) -> None:
-        self.loss = loss
-        self.dtype = torch.promote_types(like.dtype, torch.float32)
-
-    def down(self, logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Any]:
-        """Return the class sums and e_h."""
-        losses, errors = self.loss.constrained(self.output(logits), rows.targets, rows.mask)
-        return losses.sum(dim=0), errors.sum(), None
-
-    def up(self, logits: Tensor, rows: Rows, _: Any, weights: Tensor) -> Tensor:
-        """Return the gradient."""
-        with torch.enable_grad():
-            x = logits.detach().requires_grad_()
-            losses, _ = self.loss.constrained(self.output(x), rows.targets, rows.mask)
-            total = (losses * weights.to(self.dtype)).sum()
-        return torch.autograd.grad(total, x)[0]
-
-    def output(self, logits: Tensor) -> HeadOutput:
-        """Return logits of the working precision under the link of the loss."""
-        return HeadOutput.from_logits(logits.to(self.dtype), self.loss.link)

@@ -22,12 +22,17 @@ from torch import Tensor
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.losses.bases import Base, make_base
 from hierlearn.losses.checks import in_transform
-from hierlearn.losses.hcl import triton
-from hierlearn.losses.hcl.backends import choose_backend
-from hierlearn.losses.hcl.batch import Batch
-from hierlearn.losses.hcl.constraint import SCOPES, Scope
-from hierlearn.losses.hcl.curriculum import Normalize, curriculum_value, normalized, select_classes
-from hierlearn.losses.hcl.functional import constrained, hcl_loss
+from hierlearn.losses.hcl import forms
+from hierlearn.losses.hcl.functional import (
+    SCOPES,
+    Normalize,
+    Scope,
+    constrained,
+    curriculum_value,
+    hcl_loss,
+    normalized,
+    select_classes,
+)
 from hierlearn.losses.loss import CommonOptions, ElementwiseLoss, flat_rows
 
 if TYPE_CHECKING:
@@ -44,7 +49,6 @@ class PaperOptions(CommonOptions, total=False):
     """What ``HCLLoss.paper`` takes of HCLLoss beside the choices of the paper."""
 
     threshold: float | Callable[[float], float] | None
-    fused: bool | None
 
 
 class CollapseWarning(UserWarning):
@@ -81,10 +85,6 @@ class HCLLoss(ElementwiseLoss):
             which ``set_progress`` reports.
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at the first call (None), every call, or never.
-        fused: whether Triton kernels do the work. By default they do on a GPU where they can: a
-            reduced loss without weights; link "sigmoid" with scope "levels" or None, also "focal";
-            on trees link "softmax" or "sigmoid" with "ancestors", "softmax" with None, and bce.
-            True raises where they cannot, False forbids them.
     """
 
     default_link = "softmax"
@@ -108,7 +108,6 @@ class HCLLoss(ElementwiseLoss):
         floor: float = 0.3,
         normalize: Normalize = "mean",
         threshold: float | Callable[[float], float] | None = None,
-        fused: bool | None = None,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(label_space, **options)
@@ -130,11 +129,7 @@ class HCLLoss(ElementwiseLoss):
         self.threshold = threshold
         one_level = (len(self.hierarchy),)
         self.level_sizes = self.hierarchy.level_sizes if scope == "levels" else one_level
-        self.fused = fused
-        self.kernels: triton.CachedKernels | None = None  # made at first use
-        reason = triton.unsupported_options(self)
-        if fused and reason is not None:
-            raise HierlearnError(f"fused=True cannot have {reason}; pass fused=None")
+        self.kernels: forms.CachedKernels | None = None  # made at first use
         # What the last call selected: under None, or under the number of each member, in order.
         self._records: dict[int | None, Any] = {}
         self._warned = False
@@ -218,7 +213,7 @@ class HCLLoss(ElementwiseLoss):
     ) -> Tensor:
         """Return the loss of a batch; see ``Loss.forward``."""
         if self.kernels is not None and weight is None:
-            found = triton.replay(self, output, targets, mask)
+            found = forms.replay(self, output, targets, mask)
             if found is not None:
                 return found
         return super().forward(output, targets, mask, weight)
@@ -226,14 +221,34 @@ class HCLLoss(ElementwiseLoss):
     def compute(
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
-        """Let the backend that suits the output do the work, for one member or for all."""
-        backend = choose_backend(self, output, weight)
+        """Return the loss by kernels where there are any, for one member after another."""
+        fast = forms.fast_loss(self, output, weight)
         if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
             self.adapt(output.members)
-        batch = Batch(output, targets, mask, weight)
-        if output.members is None or backend.takes_members:
-            return backend.loss(self, batch)
-        return torch.stack([backend.loss(self, one) for one in batch.unbind()])
+        if fast is None:
+            return self.plain(output, targets, mask, weight)
+        if output.members is None:
+            return fast(self, output, targets, mask, None)
+        values = [
+            fast(self, one, targets[k], None if mask is None else mask[k], k)
+            for k, one in enumerate(output.unbind())
+        ]
+        return torch.stack(values)
+
+    def plain(
+        self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        """Base, constraint, curriculum and reduction one after another, of all members at once."""
+        losses, errors = self.constrained(output, targets, mask)  # (..., N, C)
+        counted = losses.detach()
+        rows: int | Tensor = targets.shape[-2]
+        if weight is not None:
+            counted, errors = (one * weight[..., None] for one in (counted, errors))
+            rows = weight.sum(dim=-1)
+        weights = self.weigh(counted.sum(dim=-2), errors.sum(dim=(-2, -1)), rows)
+        if weights is not None:
+            losses = losses * weights[..., None, :]
+        return self.reduce(losses, targets, mask, weight)
 
     def losses(self, output: HeadOutput, targets: Tensor, mask: Tensor | None) -> Tensor:
         """Return (N, C) l_h, before any selection."""
@@ -274,7 +289,7 @@ class HCLLoss(ElementwiseLoss):
         records = torch.compiler.is_compiling() or not in_transform()
         with torch.no_grad():
             count: int | Tensor = rows
-            if triton.is_distributed() and not summed:
+            if forms.is_distributed() and not summed:
                 count = torch.as_tensor(rows).to(errors).expand(errors.shape)
                 class_losses, errors, count = all_reduced(class_losses, errors, count)
             if self.curriculum == "epoch":
@@ -305,14 +320,14 @@ class HCLLoss(ElementwiseLoss):
             self.__dict__["_records"] = {}  # a module is slow to set attributes
         self._records[member] = statistics
         if self.floor == 0:
-            selected = triton.statistics_of(statistics)[0]
+            selected = forms.statistics_of(statistics)[0]
             self._state("ever_selected", member).logical_or_(selected)
 
     def statistics(self) -> tuple[Any, ...]:
         """Return selected, class losses, errors, rows and weights of the last call, if any."""
         if not self._records or None in self._records:
-            return triton.statistics_of(self._records[None]) if self._records else ()
-        known = [triton.statistics_of(one) for one in self._records.values()]
+            return forms.statistics_of(self._records[None]) if self._records else ()
+        known = [forms.statistics_of(one) for one in self._records.values()]
         rows = [torch.as_tensor(one[3]) for one in known]
         stacked = [torch.stack([one[place] for one in known]) for place in (0, 1, 2, 4)]
         return (*stacked[:3], torch.stack(rows).to(stacked[2]), stacked[3])
@@ -367,8 +382,8 @@ class HCLLoss(ElementwiseLoss):
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
         records = self._records
         if not records or None in records:
-            return triton.statistics_of(records[None])[0] if records else None
-        return torch.stack([triton.statistics_of(one)[0] for one in records.values()])
+            return forms.statistics_of(records[None])[0] if records else None
+        return torch.stack([forms.statistics_of(one)[0] for one in records.values()])
 
     @property
     def last(self) -> dict[str, Tensor]:

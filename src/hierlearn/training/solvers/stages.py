@@ -62,7 +62,7 @@ class Stages:
         self.last = self.begin(self.count - 1)
         self.now: int | None = None
         self.classes: Tensor | None = None  # (C,) bool, those of the stage
-        if self.networks and not loss.declares_independent_entries():
+        if self.networks and not loss.entries_independent:
             raise HierlearnError(
                 f"a network that is trained part by part needs a loss of every class alone, such "
                 f"as bce or focal, not {type(loss).__name__}"

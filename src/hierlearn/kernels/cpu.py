@@ -1,0 +1,379 @@
+"""CPU kernels, compiled by numba, under autograd.
+
+Ranges of rows on several threads at once: those of torch, where its OpenMP runtime is found.
+
+After each operation torch's threads keep waiting busily for the next one. Threads of our own would
+have to share the cores with them, and lose more than they gain on all but large batches. So the
+ranges are given to torch's threads, by the same call that compiled OpenMP code makes. Kernels
+release the GIL, so ranges are computed at once; only their start and end take turns.
+
+Losses of rows by CPU kernels, compiled by numba, under autograd.
+
+The kernels compute the loss of every row and its gradient in one pass, while the row is in cache;
+rows are shared among the threads that torch may use. Where numba is missing, and for what the
+kernels do not take, the caller's plain path computes the same.
+
+The softmax link of a tree by CPU kernels, under autograd.
+
+HCL by CPU kernels under autograd: class sums, the weights of classes, then the gradient.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from hierlearn.kernels.tree import plain_gradient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from hierlearn.kernels.tree_layout import TreeLayout
+
+    Pair = tuple[Tensor, Tensor]
+
+    from torch import Tensor
+
+
+SHARE = 1 << 15  # entries that a thread takes at least
+OWN_SHARE = 1 << 21  # the same for threads of our own, which compete with those of torch
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PROCESS = os.getpid()  # OpenMP does not survive a fork
+
+
+def on_threads(work: Callable[[int, int], Any], rows: int, entries: int) -> list[Any]:
+    """Return the results of ``work(begin, end)`` for ranges of rows, one per thread.
+
+    Args:
+        work: computes a range of rows; must release the GIL to gain anything.
+        rows: how many there are.
+        entries: the size of the work, in logits.
+    """
+    runtime = openmp() if os.getpid() == PROCESS else None
+    share = OWN_SHARE if runtime is None else SHARE
+    threads = min(torch.get_num_threads(), rows, max(1, entries // share))
+    if threads <= 1:
+        return [work(0, rows)]
+    bounds = [rows * number // threads for number in range(threads + 1)]
+    ranges = list(pairwise(bounds))
+    if runtime is None:
+        with ThreadPoolExecutor(threads) as executor:
+            return list(executor.map(lambda one: work(*one), ranges))
+    return in_team(runtime, work, ranges)
+
+
+def in_team(
+    runtime: ctypes.CDLL, work: Callable[[int, int], Any], ranges: list[tuple[int, int]]
+) -> list[Any]:
+    """Compute every range by one thread of the runtime's team."""
+    found: list[Any] = [None] * len(ranges)
+    raised: list[BaseException] = []
+
+    def run(_: Any) -> None:
+        # A team may be smaller than asked for.
+        first, step = runtime.omp_get_thread_num(), runtime.omp_get_num_threads()
+        try:
+            for number in range(first, len(ranges), step):
+                found[number] = work(*ranges[number])
+        except BaseException as error:  # it cannot pass through the runtime
+            raised.append(error)
+
+    runtime.GOMP_parallel(ENTRY(run), None, len(ranges), 0)
+    if raised:
+        raise raised[0]
+    return found
+
+
+@lru_cache(maxsize=1)
+def openmp() -> ctypes.CDLL | None:
+    """Return the OpenMP runtime that comes with torch; None where there is none."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            runtime = ctypes.CDLL(str(path))
+            _ = runtime.GOMP_parallel, runtime.omp_get_thread_num, runtime.omp_get_num_threads
+        except (OSError, AttributeError):
+            continue
+        runtime.GOMP_parallel.restype = None
+        runtime.GOMP_parallel.argtypes = (ENTRY, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+        return runtime
+    return None
+
+
+NOTHING = np.empty((1, 0), dtype=np.uint8)
+NO_GRADIENT = torch.empty(1, 0)
+
+
+def as_flags(targets: Tensor) -> NDArray[Any]:
+    """Return targets of 0 and 1 as the kernels read them."""
+    found = targets.detach()
+    if found.dtype == torch.float32:  # numpy compares a small batch in half the time
+        return (found.contiguous().numpy() > 0.5).view(np.uint8)
+    found = found if found.dtype == torch.bool else found > 0.5
+    return found.contiguous().view(torch.uint8).numpy()
+
+
+def as_targets(targets: Tensor) -> NDArray[Any]:
+    """Return targets, of which some may be fractions, as the kernels read them."""
+    found = targets.detach()
+    if found.dtype == torch.bool:
+        return as_flags(found)
+    return found.to(torch.float32).contiguous().numpy()
+
+
+def as_mask(mask: Tensor | None) -> NDArray[Any]:
+    """Return a mask as the kernels read it."""
+    return NOTHING if mask is None else mask.contiguous().view(torch.uint8).numpy()
+
+
+def tree_of(layout: TreeLayout) -> Any:
+    """Return the arrays of a tree, made at first use."""
+    found = layout.for_cpu.get("tree")
+    if found is None:
+        from hierlearn.kernels.tree_numba import Tree
+
+        arrays = layout.on(torch.device("cpu"))
+        found = Tree(*(arrays[name].numpy() for name in Tree._fields))
+        found = layout.for_cpu["tree"] = found._replace(parent=found.parent.astype(np.uint32))
+    return found
+
+
+@lru_cache(maxsize=64)
+def groups_of(sizes: tuple[int, ...]) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    """Return a tree without edges, the level of each class, and the first class of each, then C."""
+    from hierlearn.kernels.tree_numba import Tree
+
+    classes = sum(sizes)
+    leaves, zeros = np.full(classes, -1, dtype=np.int32), np.zeros(classes, dtype=np.uint32)
+    ends, ones = np.array([0, classes], dtype=np.int32), np.ones(classes, dtype=np.uint8)
+    tree = Tree(ends, leaves[:1].copy(), leaves, zeros, ones, ones.astype(np.int32))
+    level = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+    return tree, level, np.cumsum([0, *sizes]).astype(np.int32)
+
+
+def row_losses(
+    name: str,
+    logits: Tensor,
+    targets: Tensor,
+    mask: Tensor | None,
+    constants: tuple[Any, ...],
+    plain: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Return (N,) losses.
+
+    Args:
+        name: of the kernel; it takes begin, end, logits, targets, mask, gradient, losses and the
+            constants.
+        logits: (N, C) float32.
+        targets: (N, C) bool or float.
+        mask: (N, C) bool, which targets are known.
+        constants: what the kernel takes last, numbers as they are.
+        plain: logits -> losses as a differentiable function: for gradients that are differentiated
+            again, and for logits that are not finite.
+    """
+    from hierlearn.kernels import losses_numba
+
+    kernel = getattr(losses_numba, name)
+    constants = tuple(np.float32(one) if isinstance(one, float) else one for one in constants)
+    learns = torch.is_grad_enabled() and logits.requires_grad
+    x, y, known = logits.detach().contiguous(), as_targets(targets), as_mask(mask)
+    losses = torch.empty(len(x))
+
+    def run() -> Tensor:
+        gradient = torch.empty_like(x) if learns else NO_GRADIENT
+        arrays = (x.numpy(), y, known, gradient.numpy(), losses.numpy(), *constants)
+        on_threads(lambda begin, end: kernel(begin, end, *arrays), len(x), x.numel())
+        return gradient
+
+    gradient = run()
+    if not math.isfinite(losses.numpy().sum()):  # nor are logits
+        return plain(logits)
+    return differentiable(logits, losses, gradient, run, plain) if learns else losses
+
+
+def differentiable(
+    logits: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    run: Callable[[], Tensor],
+    plain: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Return a value with its gradient.
+
+    Args:
+        logits: (N, C).
+        value: () or (N,), of these logits.
+        gradient: (N, C), that of each row's value or of the one for all.
+        run: makes the gradient again, for a second pass through a retained graph.
+        plain: the value as a differentiable function of the logits, for ``create_graph=True``.
+    """
+    found: Tensor = _Value.apply(logits, value, gradient, run, plain)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Value(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        value: Tensor,
+        gradient: Tensor,
+        run: Callable[[], Tensor],
+        plain: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        ctx.save_for_backward(logits)
+        ctx.gradient, ctx.run, ctx.plain = gradient, run, plain
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (logits,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            value = ctx.plain(logits)
+            (found,) = torch.autograd.grad(value, logits, upstream, create_graph=True)
+            return found, *[None] * 4
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            gradient = ctx.run()
+        return gradient.mul_(upstream[:, None] if upstream.dim() else upstream), *[None] * 4
+
+
+def softmax_pair(logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], Pair]) -> Pair:
+    """Return log p and log(1 - p) of every class, of the shape of the logits.
+
+    Args:
+        logits: (N, C) or (M, N, C) float32.
+        layout: the tree.
+        plain: the same as a differentiable function: for gradients that are differentiated again,
+            and for logits that are not finite.
+    """
+    flat = logits.flatten(0, -2)
+    if not bool(torch.isfinite(flat.sum())):
+        return plain(logits)
+    found = _SoftmaxPair.apply(flat, layout, plain)  # type: ignore[no-untyped-call]
+    return found[0].view(logits.shape), found[1].view(logits.shape)
+
+
+class _SoftmaxPair(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], Pair]
+    ) -> Pair:
+        from hierlearn.kernels.tree_numba import link_forward
+
+        x, tree = logits.detach().contiguous(), tree_of(layout)
+        log_p, log_not_p = torch.empty_like(x), torch.empty_like(x)
+        arrays = (x.numpy(), tree, log_p.numpy(), log_not_p.numpy())
+        on_threads(lambda begin, end: link_forward(begin, end, *arrays), len(x), x.numel())
+        ctx.save_for_backward(logits)
+        ctx.tree, ctx.plain = tree, plain
+        ctx.set_materialize_grads(False)
+        return log_p, log_not_p
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_p: Tensor | None, grad_not_p: Tensor | None
+    ) -> tuple[Tensor | None, None, None]:
+        from hierlearn.kernels.tree_numba import link_backward
+
+        (logits,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return plain_gradient(ctx.plain, logits, grad_p, grad_not_p), None, None
+        if grad_p is None and grad_not_p is None:
+            return None, None, None
+        x = logits.detach().contiguous()
+        out = torch.empty_like(x)
+        given = [
+            (NO_GRADIENT if grad is None else grad.detach().contiguous()).numpy()
+            for grad in (grad_p, grad_not_p)
+        ]
+        arrays = (x.numpy(), ctx.tree, *given, out.numpy())
+        on_threads(lambda begin, end: link_backward(begin, end, *arrays), len(x), x.numel())
+        return out, None, None
+
+
+class Job(NamedTuple):
+    """The kernels of a batch of HCL, and what both take between rows and results."""
+
+    sums: Any
+    gradient: Any
+    arguments: tuple[Any, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, C)."""
+        rows, classes = self.arguments[0].shape
+        return rows, classes
+
+
+def hcl_job(
+    layout: TreeLayout | None,
+    softmax: bool,
+    scope: str | None,
+    sizes: tuple[int, ...],
+    batch: tuple[Tensor, Tensor, Tensor | None],
+) -> Job:
+    """Return the kernels that compute HCL with natural bce.
+
+    Args:
+        layout: the tree; None where only levels matter.
+        softmax: whether logits are read by a softmax over the terminal classes, or by sigmoids.
+        scope: "ancestors", None, or with sigmoids "levels".
+        sizes: the classes of each level; one level where nothing binds.
+        batch: (N, C) float32 logits, targets of 0 and 1, and which are known.
+    """
+    from hierlearn.kernels import hcl_numba as kernels
+
+    logits, targets, mask = batch
+    x, y, known = logits.numpy(), as_flags(targets), as_mask(mask)
+    if not softmax and scope != "ancestors":
+        functions = kernels.sigmoid_sums, kernels.sigmoid_gradient
+        return Job(*functions, (x, y, known, *groups_of(sizes), False))
+    assert layout is not None
+    tree = tree_of(layout)
+    if not softmax:
+        functions = kernels.sigmoid_sums, kernels.sigmoid_gradient
+        return Job(*functions, (x, y, known, tree, tree.parent, tree.first, True))
+    if scope == "ancestors" and mask is None:
+        return Job(kernels.bound_sums, kernels.bound_gradient, (x, y, tree))
+    functions = kernels.softmax_sums, kernels.softmax_gradient
+    return Job(*functions, (x, y, known, tree, scope == "ancestors"))
+
+
+def class_sums(job: Job) -> tuple[Tensor, Tensor] | None:
+    """Return the class sums and the number of errors; None where logits are not finite."""
+    rows, classes = job.shape
+
+    def work(begin: int, end: int) -> tuple[Any, int]:
+        sums = np.zeros(classes)
+        return sums, job.sums(begin, end, *job.arguments, sums)
+
+    parts = on_threads(work, rows, rows * classes)
+    if any(errors < 0 for _, errors in parts):
+        return None
+    sums = torch.from_numpy(sum(part for part, _ in parts)).to(torch.float32)
+    return sums, torch.tensor(float(sum(errors for _, errors in parts)))
+
+
+def class_gradient(job: Job, weights: Tensor) -> Tensor:
+    """Return (N, C) the gradient of the weighted class sums."""
+    rows, classes = job.shape
+    found = torch.empty(rows, classes)
+    given, dx = weights.detach().contiguous().numpy(), found.numpy()
+
+    def work(begin: int, end: int) -> None:
+        job.gradient(begin, end, *job.arguments, given, dx)
+
+    on_threads(work, rows, rows * classes)
+    return found
