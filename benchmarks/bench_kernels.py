@@ -15,7 +15,6 @@ import statistics
 import sys
 import time
 import warnings
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +22,14 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bench_losses import tree
-from hierlearn.kernels import tree_link
+from hierlearn.kernels.choose import without_kernels
 from hierlearn.links import SoftmaxLink
 from hierlearn.losses import HCLLoss
 from hierlearn.losses.hcl.linear import LinearHCLLoss
 from machine import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hierlearn import Hierarchy
 
@@ -67,6 +66,14 @@ ALONG_EDGES: dict[str, dict[str, Any]] = {
 MILLION = (10, 30, 90, 270, 810, 2430, 7290, 21870, 65610, 150000, 300000, 451590)
 DEVICE = "cuda"
 RESULT = Path(__file__).parent / "results" / "kernels.json"
+
+
+class PlainHCL(HCLLoss):
+    """HCL by plain operations."""
+
+    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        with without_kernels():
+            return super().forward(*arguments, **options)
 
 
 def labels(hierarchy: Hierarchy, rows: int) -> torch.Tensor:
@@ -182,7 +189,7 @@ def shapes(copied: float) -> dict[str, Any]:
             one.requires_grad_()
         fused, plain = (
             HCLLoss(hierarchy, **SIGMOIDS).to(DEVICE),
-            HCLLoss(hierarchy, fused=False, **SIGMOIDS).to(DEVICE),
+            PlainHCL(hierarchy, **SIGMOIDS).to(DEVICE),
         )
         check_agreement(fused, plain, x, targets, 1e-4)
         check_agreement(fused, plain, half, targets, 1e-2)
@@ -197,7 +204,9 @@ def shapes(copied: float) -> dict[str, Any]:
             ),
         }
         if shape in LARGE:
-            steps["hcl, compiled"] = step(torch.compile(plain), x, targets)
+            steps["hcl, compiled"] = step(
+                torch.compile(HCLLoss(hierarchy, **SIGMOIDS).to(DEVICE)), x, targets
+            )
         times = alternate(steps, rounds)
         entries = rows * len(hierarchy)
         floors = {"float32": 14e3 * entries / copied, "bfloat16": 8e3 * entries / copied}
@@ -274,21 +283,17 @@ def trees(copied: float) -> dict[str, Any]:
         floors = {"float32": 14e3 * entries / copied, "bfloat16": 8e3 * entries / copied}
         figures: dict[str, Any] = {"levels": sizes}
         for name, options in ALONG_EDGES.items():
-            fused, plain = (
-                HCLLoss(hierarchy, fused=one, **options).to(DEVICE) for one in (True, False)
-            )
-            with plain_links():  # in double precision, for which not all rows have room
+            fused, plain = (kind(hierarchy, **options).to(DEVICE) for kind in (HCLLoss, PlainHCL))
+            with without_kernels():  # in double precision, for which not all rows have room
                 check_agreement(fused, plain, x[:256], targets[:256], 1e-4, torch.float64)
             steps = {
                 "bce": step(binary_cross_entropy_with_logits, x, numbers),
                 "kernels": step(fused, x, targets),
-                "kernels, bfloat16": step(
-                    HCLLoss(hierarchy, fused=True, **options).to(DEVICE), half, targets
-                ),
+                "kernels, bfloat16": step(HCLLoss(hierarchy, **options).to(DEVICE), half, targets),
             }
             times = alternate(steps, rounds)
             times["peak"] = peak(steps["kernels"], x)
-            with plain_links():
+            with without_kernels():
                 times |= alternate({"plain": step(plain, x, targets)}, 3, warm_up=1)
             figures[name] = compared(times, floors)
             print(shape, name, figures[name], flush=True)
@@ -300,7 +305,7 @@ def trees(copied: float) -> dict[str, Any]:
             torch.autograd.backward(link.log_probabilities(x), grads)
 
         times = alternate({"kernels": pair}, rounds)
-        with plain_links():
+        with without_kernels():
             times |= alternate({"plain": pair}, 3, warm_up=1)
         # In 4 bytes, out 8; in 4 and 8, out 4.
         figures["softmax link"] = compared(times, {"float32": 28e3 * entries / copied})
@@ -324,17 +329,6 @@ def compared(times: dict[str, float], floors: dict[str, float]) -> dict[str, Any
     if "peak" in times:
         found["peak_memory_in_logits"] = round(times["peak"], 2)
     return found
-
-
-@contextmanager
-def plain_links() -> Iterator[None]:
-    """Let links take the plain path."""
-    before = tree_link.is_on_gpu
-    tree_link.is_on_gpu = lambda _: False
-    try:
-        yield
-    finally:
-        tree_link.is_on_gpu = before
 
 
 def linear() -> dict[str, Any]:

@@ -20,7 +20,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits
 
 from hierlearn import Hierarchy
-from hierlearn.kernels import rows as kernel_rows
+from hierlearn.kernels import choose
 from hierlearn.losses import LOSSES, HCLLoss
 from machine import write
 
@@ -102,7 +102,7 @@ def speed() -> dict[str, Any]:
                 "ratio": round(pair["loss"] / pair["plain"], 2),
             }
             if "compiled" not in name:
-                with mock.patch.object(kernel_rows, "has_numba", return_value=False):
+                with mock.patch.object(choose, "has_numba", return_value=False):
                     pair = alternate({"plain": plain, "loss": run}, max(3, rounds // 10), warm_up=1)
                 ratio = round(pair["loss"] / pair["plain"], 2)
                 found[shape][name]["ratio_without_kernels"] = ratio

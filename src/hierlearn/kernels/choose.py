@@ -54,7 +54,7 @@ class Kernels(NamedTuple):
     gpu: tuple[torch.dtype, ...] = ()
     tree: bool = True
     masks: bool = True
-    least: int = 1
+    least: float = 1
 
 
 TABLE: dict[Key, Kernels] = {
@@ -68,8 +68,8 @@ TABLE: dict[Key, Kernels] = {
     ("hxe", "softmax", None): Kernels("hxe"),
     ("soft-labels", "softmax", None): Kernels("soft_labels"),
     ("cond-softmax", "siblings", None): Kernels("cond_softmax"),
-    ("hcl of bce", "sigmoid", "levels"): Kernels("hcl", FLOATS, tree=False),
-    ("hcl of bce", "sigmoid", None): Kernels("hcl", FLOATS, tree=False),
+    ("hcl of bce", "sigmoid", "levels"): Kernels("hcl", FLOATS, tree=False, least=0.25),
+    ("hcl of bce", "sigmoid", None): Kernels("hcl", FLOATS, tree=False, least=0.25),
     ("hcl of bce", "sigmoid", "ancestors"): Kernels("hcl", FLOATS),
     ("hcl of bce", "softmax", "ancestors"): Kernels("hcl", FLOATS),
     ("hcl of bce", "softmax", None): Kernels("hcl", FLOATS),

@@ -215,7 +215,7 @@ SECOND = tl.constexpr(-0x6B2FB644ECCEEE15)
 
 @triton.jit
 def write_scales(seeds, scales, begin, size, limit, scale, B: tl.constexpr):
-    """Write 0 or ``scale`` for the entries of one member; see ``networks/noise.py``."""
+    """Write 0 or ``scale`` for the entries of one member; see ``networks/layers.py``."""
     member = tl.program_id(1)
     entry = tl.program_id(0) * B + tl.arange(0, B)
     z = (tl.load(seeds + member) + begin + entry // 4) * GAMMA

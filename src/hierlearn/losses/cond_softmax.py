@@ -61,6 +61,7 @@ class CondSoftmaxLoss(RowLoss):
     reads = "scores"
     takes_fractions = True
     rows_independent = True
+    is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
     convex = ("siblings", "softmax")
     groups: Tensor

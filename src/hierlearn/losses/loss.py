@@ -94,6 +94,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
             a mixture of targets is the mixture of the losses. Others raise.
         search_space: values worth trying of the options that matter most.
         function: the pure function on tensors that the loss is made of.
+        is_zero_elsewhere: whether the losses that do not count are 0 already.
         rows_independent: whether the loss of a row depends on that row alone, so that the members
             of an ensemble can be computed in one call.
         entries_independent: whether the loss of an entry depends on the probability and the target
@@ -115,6 +116,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
     weighs_classes: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     function: ClassVar[Any] = None
+    is_zero_elsewhere: ClassVar[bool] = False
     rows_independent: ClassVar[bool] = False
     entries_independent: bool = False
     convex: ClassVar[tuple[str, str] | None] = None
@@ -270,7 +272,8 @@ class Loss(CheckedArguments, nn.Module, ABC):
         values = self.kernel_losses(*rows)  # (N,) or of members (M N,)
         if values is None:
             values = self.losses(*rows)  # (N, C) or (N,)
-        values = values.view(*output.shape[:-1], *values.shape[1:])
+        if output.members is not None:
+            values = values.view(*output.shape[:-1], *values.shape[1:])
         return self.reduce(values, targets, mask, weight)
 
     def formula(self) -> tuple[str, tuple[Any, ...]] | None:
@@ -334,7 +337,8 @@ class Loss(CheckedArguments, nn.Module, ABC):
         if weight is not None:
             values = values * spread_weight(weight, values)
         counted = self.counted(targets, mask)
-        if counted is not None and counted.dim() == values.dim():
+        # Sums of rows are of known entries already.
+        if not (counted is None or self.is_zero_elsewhere or counted.dim() > values.dim()):
             values = torch.where(counted, values, 0.0)
         if self.reduction == "none":
             return values
@@ -545,6 +549,7 @@ class SoftmaxRowLoss(RowLoss):
     reads = "masses"
     takes_fractions = True
     rows_independent = True
+    is_zero_elsewhere = True  # a row without a label has no label to weigh
     is_terminal: Tensor
 
     def __init__(

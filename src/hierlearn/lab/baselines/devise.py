@@ -253,6 +253,7 @@ class DeViSELoss(RowLoss):
     reads = "scores"
     uses_hierarchy = False
     rows_independent = True
+    is_zero_elsewhere = True  # a row without a label has no pair
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"margin": (0.1, 0.3)}
     is_terminal: Tensor
 

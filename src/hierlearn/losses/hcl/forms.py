@@ -126,7 +126,7 @@ class NumbaForm:
         loss, link, logits, targets, mask = rows
         self.rows, self.kept = rows, kept
         self.scale: float = loss.base.scale  # type: ignore[attr-defined]
-        x = logits.detach().float().contiguous()
+        x = logits.float().contiguous()
         softmax = link_kind(link) == "softmax"
         batch = (x, targets, mask)
         layout = loss.label_space.layout if softmax or loss.scope == "ancestors" else None

@@ -33,6 +33,7 @@ import torch
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy.propagate import check, routes_on
 from hierlearn.losses.bases import Base, make_base, zero_one
+from hierlearn.losses.checks import in_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,9 +78,9 @@ def hcl_loss(
         threshold: replaces C + e_h.
         mask: (N, C) bool, which entries are known.
     """
-    losses, errors = constrained(
-        make_base(base), scope, hierarchy, (log_p, log_not_p), targets, mask
-    )
+    errors = zero_one(log_p.detach(), log_not_p.detach(), targets)
+    losses = make_base(base)(log_p, log_not_p, targets)
+    losses, errors = (bound(one, scope, hierarchy, mask) for one in (losses, errors))
     if curriculum is None:
         return losses
     with torch.no_grad():
@@ -89,25 +90,11 @@ def hcl_loss(
     return losses * (selected.to(losses.dtype) * (1 - floor) + floor)
 
 
-def constrained(
-    base: Base,
-    scope: str | None,
-    hierarchy: Hierarchy,
-    pair: tuple[Tensor, Tensor],
-    targets: Tensor,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Return (N, C) l_h, and the errors that e_h sums; both 0 where unknown."""
-    losses = base(*pair, targets)
-    errors = zero_one(pair[0].detach(), pair[1].detach(), targets)
+def bound(values: Tensor, scope: str | None, hierarchy: Hierarchy, mask: Tensor | None) -> Tensor:
+    """Return (N, C) losses or errors under the constraint, if there is one; 0 where unknown."""
     if scope is not None:
-        return (
-            constrain(losses, hierarchy, scope, mask),
-            constrain(errors, hierarchy, scope, mask),
-        )
-    if mask is None:
-        return losses, errors
-    return torch.where(mask, losses, 0.0), torch.where(mask, errors, 0.0)
+        return constrain(values, hierarchy, scope, mask)
+    return values if mask is None else torch.where(mask, values, 0.0)
 
 
 # ---------------------------------------- the constraint
@@ -145,10 +132,18 @@ def by_levels(losses: Tensor, hierarchy: Hierarchy) -> Tensor:
         if peak is not None:
             parts[level] = torch.where(part >= peak, part, peak)
         if level < len(parts) - 1:
-            # max over a dimension sends its gradient to the index it returns: the first.
-            best = part.max(dim=1, keepdim=True).values
+            best = first_maximum(part)
             peak = best if peak is None else torch.where(best > peak, best, peak)
     return torch.cat(parts, dim=1)
+
+
+def first_maximum(losses: Tensor) -> Tensor:
+    """Return (N, 1) the maximum of each row; its gradient belongs to the first that attains it."""
+    if losses.device.type == "cpu" and not (torch.compiler.is_compiling() or in_transform()):
+        # NumPy's argmax is vectorized along rows, torch's is not.
+        places = losses.detach().numpy().argmax(axis=1, keepdims=True)
+        return losses.gather(1, torch.from_numpy(places))
+    return losses.max(dim=1, keepdim=True).values
 
 
 def by_ancestors(losses: Tensor, hierarchy: Hierarchy) -> Tensor:

@@ -20,14 +20,15 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
-from hierlearn.losses.bases import Base, make_base
+from hierlearn.links import link_kind
+from hierlearn.losses.bases import BCE, Base, make_base, zero_one
 from hierlearn.losses.checks import in_transform
 from hierlearn.losses.hcl import forms
 from hierlearn.losses.hcl.functional import (
     SCOPES,
     Normalize,
     Scope,
-    constrained,
+    bound,
     curriculum_value,
     hcl_loss,
     normalized,
@@ -262,7 +263,19 @@ class HCLLoss(ElementwiseLoss):
             flat = flat_rows(targets, mask)
             losses, errors = self.constrained(output.flat(), *flat)
             return losses.view(output.shape), errors.view(output.shape)
-        return constrained(self.base, self.scope, self.hierarchy, output.pair, targets, mask)
+        if link_kind(output.link) == "sigmoid" and type(self.base) is BCE:
+            logits = output.float_logits
+            losses = self.base.of_logits(logits, targets)
+            right = torch.where(targets > 0.5, logits > 0, logits < 0)
+            errors = (~right).to(logits.dtype)
+        else:
+            losses = self.base(*output.pair, targets)
+            log_p, log_not_p = output.pair
+            errors = zero_one(log_p.detach(), log_not_p.detach(), targets)
+        return (
+            bound(losses, self.scope, self.hierarchy, mask),
+            bound(errors, self.scope, self.hierarchy, mask),
+        )
 
     # ------------------------------------------------------------------ the curriculum
 
