@@ -151,6 +151,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
                 f"use {', '.join(losses_of_dags())}"
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
+        self._score_link: type[Link] = LINKS[self.default_link]
         self._check_link()
         if class_weight is not None and not self.weighs_classes:
             raise HierlearnError(f"{type(self).__name__} takes no class_weight")
@@ -168,17 +169,16 @@ class Loss(CheckedArguments, nn.Module, ABC):
                 f"{type(self).__name__} reads masses of terminal classes that sum to 1, but those "
                 f"of {type(self.link).__name__} do not; use {', '.join(able)}"
             )
-        if self.reads == "scores" and not isinstance(self.link, LINKS[self.default_link]):
+        if self.reads == "scores" and not isinstance(self.link, self._score_link):
             raise HierlearnError(
                 f"{type(self).__name__} reads logits by the link {self.default_link!r} alone, not "
                 f"by {type(self.link).__name__}; leave link out, or use a loss of probabilities "
                 f"such as bce"
             )
 
-    @classmethod
-    def reads_as_scores(cls, link: Link | None) -> bool:
+    def reads_as_scores(self, link: Link | None) -> bool:
         """Whether a link reads logits as a loss of scores means them."""
-        return isinstance(link, LINKS[cls.default_link])
+        return isinstance(link, self._score_link)
 
     @classmethod
     def option_names(cls) -> list[str]:

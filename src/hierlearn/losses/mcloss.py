@@ -97,8 +97,7 @@ class MCLoss(ElementwiseLoss):
             return tree.mcloss(logits, targets, space.layout, mean, self.plain_loss)
         return super().compute(output, targets, mask, weight)
 
-    @classmethod
-    def reads_as_scores(cls, link: Link | None) -> bool:
+    def reads_as_scores(self, link: Link | None) -> bool:
         """Also by the max link, which takes the maxima of the same sigmoids when predicting."""
         return isinstance(link, (SigmoidLink, MaxLink))
 
