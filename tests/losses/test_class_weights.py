@@ -9,14 +9,12 @@ from torch.nn import functional as F
 
 from hierlearn import Hierarchy, load_dataset
 from hierlearn.errors import HierlearnError
-from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.baselines.hmcn import HMCNLoss
 from hierlearn.losses import LOSSES, BCELoss, FocalLoss, MixedLoss
 from hierlearn.options import parse_pairs
 from hierlearn.pipeline import load, train
 from hierlearn.training import Plan
-from hierlearn.training.rows import Rows
-from hierlearn.training.solvers.linear import unsupported_reason
+from hierlearn.training.choose import not_convex
 from losses.random_batches import FLAT, RAGGED, flat_batch
 
 WEIGHTS = torch.tensor([0.5, 2.0, 1.0, 3.0, 0.25, 1.5], dtype=torch.float64)
@@ -206,7 +204,6 @@ def test_a_training_takes_them_as_options_of_the_loss(tmp_path):
 
 
 def test_a_linear_model_with_weights_is_trained_in_batches():
-    loss = LOSSES["leaf-ce"](FLAT, class_weight=WEIGHTS)
-    rows = Rows(torch.zeros(1, 2), Labels([[FLAT.names[0]]], FLAT), torch.device("cpu"))
-    reason = unsupported_reason(torch.nn.Linear(2, 6), loss, rows)
+    options = {"class_weight": WEIGHTS}
+    reason = not_convex(LOSSES["leaf-ce"], options, linear=True, partial=False, streamed=False)
     assert reason == "the loss has a class_weight"
