@@ -3,7 +3,7 @@
 import pytest
 
 from hierlearn import terminal
-from hierlearn.cli.show import working
+from hierlearn.cli.output import working
 from hierlearn.terminal import ProgressLines
 from hierlearn.training.progress import progress_bar
 

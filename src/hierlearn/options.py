@@ -48,19 +48,19 @@ def parse_pair(word: str, what: str, *, as_typed: bool = False) -> tuple[str, st
 
 def split_pairs(words: Iterable[str], what: str, *, as_typed: bool = False) -> dict[str, str]:
     """Return the text of every key; each key is given once."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for word in words:
         key, value = parse_pair(word, what, as_typed=as_typed)
-        if key in found:
+        if key in texts:
             raise HierlearnError(f"{what} gives {key} twice")
-        found[key] = value
-    return found
+        texts[key] = value
+    return texts
 
 
 def parse_pairs(words: Iterable[str], what: str, *, as_typed: bool = False) -> dict[str, Any]:
     """Return the value of every key; each key is given once."""
-    found = split_pairs(words, what, as_typed=as_typed)
-    return {key: parse_value(text) for key, text in found.items()}
+    texts = split_pairs(words, what, as_typed=as_typed)
+    return {key: parse_value(text) for key, text in texts.items()}
 
 
 class CheckedArguments:
@@ -93,13 +93,13 @@ class CheckedArguments:
 @cache
 def argument_names(cls: type[CheckedArguments]) -> tuple[str, ...]:
     """Return what ``__init__`` of a class takes by name, its own first, then what it passes on."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for one in cls.__mro__:
         if "__init__" not in vars(one):
             continue
         parameters = [*inspect.signature(vars(one)["__init__"]).parameters.values()][1:]
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        found |= dict.fromkeys(one.name for one in parameters if one.kind in named)
+        names |= dict.fromkeys(one.name for one in parameters if one.kind in named)
         if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
             break
-    return tuple(name for name in found if name not in cls.fixes)
+    return tuple(name for name in names if name not in cls.fixes)

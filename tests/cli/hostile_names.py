@@ -120,7 +120,7 @@ def main():
         print(f"\n>>> {words[0]!r}", flush=True)
         try:
             if words[1:] == [f"crash{EVIL}"]:
-                with mock.patch("hierlearn.cli.sources.open_hierarchy", crash):
+                with mock.patch("hierlearn.cli.rows.open_hierarchy", crash):
                     cli.main()
             cli.main()
         except SystemExit as error:

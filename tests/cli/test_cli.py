@@ -15,7 +15,7 @@ import hierlearn
 import warm
 from hierlearn import DATASETS, Hierarchy
 from hierlearn.cli import main
-from hierlearn.cli.show import number
+from hierlearn.cli.output import number
 
 REPO = Path(__file__).parents[2]
 
@@ -305,7 +305,7 @@ def test_a_poor_terminal_gets_plain_lines(files):
 
 def test_interrupted_is_130_and_a_closed_pipe_is_quiet(files):
     command = [sys.executable, "-m", "hierlearn"]
-    code = "import hierlearn.cli as c, hierlearn.cli.sources as s, signal, sys\n"
+    code = "import hierlearn.cli as c, hierlearn.cli.rows as s, signal, sys\n"
     code += "s.open_hierarchy = lambda *a, **k: signal.raise_signal(signal.SIGINT)\n"
     code += "sys.argv = ['hierlearn', 'inspect', 'tree.csv']; c.main()"
     done = subprocess.run(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hierlearn.cli.sources import split_names
+from hierlearn.cli.rows import split_names
 
 LEAVES = ["a/b", "a/c", "d/e"]
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hierlearn.cli import app
-from hierlearn.cli.sources import reading
+from hierlearn.cli.rows import reading
 from hierlearn.datasets.registry import DATASETS, DatasetEntry
 from hierlearn.lab.corpora.clus import CLUS_SETS, ClusFile, ClusSet, load_clus
 

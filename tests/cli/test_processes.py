@@ -12,7 +12,7 @@ import pytest
 
 import warm
 from cli.conftest import HEADER, table_lines
-from hierlearn.cli.errors import resume_line
+from hierlearn.cli.output import resume_line
 from hierlearn.files.structured import read_log
 from hierlearn.files.writing import uninterrupted
 from hierlearn.pipeline.folder import TRAINING

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn import __version__
-from hierlearn.cli import evaluate, explain, memory, predict, taxonomy, train
-from hierlearn.cli.errors import (
-    Terminated,
-    end,
-    find_command,
-    is_first_to_say,
-    option_names,
-    sigterm_raises,
-)
-from hierlearn.cli.generate import DATA, MAIN, MEMORY, Group, add_commands
+from hierlearn.cli import evaluate, memory, predict, taxonomy, train
+from hierlearn.cli.generate import DATA, MAIN, MEMORY, PAIRS, Group, add_commands
+from hierlearn.cli.output import Terminated, end, is_first_to_say, sigterm_raises
 from hierlearn.cli.train import ConfigError
 from hierlearn.errors import HierlearnError, shorten, worded
 from hierlearn.registry import imported, installed
@@ -71,7 +64,7 @@ add_commands(
     train.train,
     evaluate.evaluate,
     predict.predict,
-    explain.explain,
+    predict.explain,
     evaluate.report,
     panel=MAIN,
 )
@@ -136,33 +129,24 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack some letters
     words = [word for word in sys.argv[1:] if word != "--debug"]
     warnings.showwarning = show_warning
+    message = ""
     try:
         with sigterm_raises():
-            code = commands()(words, standalone_mode=False)
+            code = commands()(words, prog_name="hierlearn", standalone_mode=False)
     except UsageError as error:
-        sys.exit(report_usage(error))
+        message = usage_message(error)
     except (KeyboardInterrupt, typer.Abort, Terminated) as error:  # releases of typer differ
         sys.exit(end(error))
-    except (HierlearnError, OSError) as error:
-        if "--debug" in sys.argv:
-            sys.exit(crash(error))
-        complain_once(format_error(error, words))
-        sys.exit(2)
-    except Exception as error:  # a fault of ours
-        sys.exit(crash(error))
-    sys.exit(end(None) if code == INTERRUPTED else code)
-
-
-def crash(error: Exception) -> int:
-    """Print a traceback, and return the exit code of Python."""
-    show_traceback(error)
-    return 1
-
-
-def complain_once(message: str) -> None:
-    """Print an error; under torchrun one process prints it for all that meet it."""
-    if is_first_to_say(message):
+    except Exception as error:
+        if not isinstance(error, (HierlearnError, OSError)) or "--debug" in sys.argv:
+            show_traceback(error)  # a fault of ours, unless it was asked for
+            sys.exit(1)
+        message = format_error(error, words)
+    else:
+        sys.exit(end(None) if code == INTERRUPTED else code)
+    if message and is_first_to_say(message):  # under torchrun one process prints it for all
         complain(message)
+    sys.exit(2)
 
 
 def format_error(error: Exception, words: Sequence[str]) -> str:
@@ -174,37 +158,37 @@ def format_error(error: Exception, words: Sequence[str]) -> str:
     """
     if isinstance(error, ConfigError):  # whose keys are named as they stand
         return str(error)
-    options = option_names(find_command(commands(), words))
+    command = commands()
+    for word in words:
+        inner = getattr(command, "commands", {})
+        if word in inner:
+            command = inner[word]
+        elif not word.startswith("-"):
+            break
+    options: dict[str, str] = {}
+    for parameter in command.params:
+        long = [name for name in parameter.opts if name.startswith("--")]
+        if long:
+            options[parameter.name] = long[0]
+            if parameter.metavar == PAIRS:  # --loss-option gives an entry of loss_options
+                options[f"{parameter.name}s"] = long[0]
     return worded(" ".join(getattr(error, "message", str(error)).splitlines()), options)
 
 
-def not_a_number(error: Any, words: Sequence[str]) -> str | None:
-    """Return what is wrong where an option takes a number; None where it is something else.
-
-    Args:
-        error: of a value that could not be read, in the words of what reads it.
-        words: the command line.
-    """
-    asked = NUMBERS.search(getattr(error, "message", ""))
-    if asked is None:
-        return None
-    kind = "an integer" if asked["kind"].startswith("int") else "a number"
-    for place, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in getattr(error.param, "opts", ()):
-            given = value if equals else next(iter(words[place + 1 :]), "")
-            return f"{name} must be {kind}, not {given!r}"
-    return None
-
-
-def report_usage(error: Any) -> int:
-    """Print in one line what is wrong, or the help where a command is missing."""
+def usage_message(error: Any) -> str:
+    """Return in one line what is wrong; where a command is missing, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
-    else:
-        message = " ".join(error.format_message().split()).rstrip(".")
-        message = not_a_number(error, sys.argv[1:]) or message
-        message += "" if message.endswith("?") else ";"
-        command = error.ctx.command_path if error.ctx else "hierlearn"
-        complain_once(f"{shorten(message)} see {command} --help")
-    return 2
+        return ""
+    message = shorten(" ".join(error.format_message().split()).rstrip("."))
+    kind = NUMBERS.search(getattr(error, "message", ""))
+    words = sys.argv[1:]
+    for place, word in enumerate(words if kind else ()):
+        name, equals, value = word.partition("=")
+        if name in getattr(error.param, "opts", ()):
+            what = "an integer" if kind and kind["kind"].startswith("int") else "a number"
+            given = value if equals else next(iter(words[place + 1 :]), "")
+            message = shorten(f"{name} must be {what}, not {given!r}")
+            break
+    command = error.ctx.command_path if error.ctx else "hierlearn"
+    return f"{message}{'' if message.endswith('?') else ';'} see {command} --help"

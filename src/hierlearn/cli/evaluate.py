@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets import Dataset
     from hierlearn.decoding import Decoder
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.seen_rows import Overlap
     from hierlearn.terminal import Console
 
     Figures = Mapping[str, Any]
@@ -36,8 +35,8 @@ RISK_OPTIONS = options(
 
 def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
     """Return the decoder of the options, and one sentence about it."""
-    from hierlearn.cli.model_rows import label_notes
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import label_notes
     from hierlearn.decoding import CALIBRATED, calibratable
     from hierlearn.decoding.guarantees import check_risk
     from hierlearn.pipeline.evaluate import predictions
@@ -67,8 +66,8 @@ def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder
     decoder: Any = calibratable(model.make_decoder(name, **chosen), name)
     picked, condition = calibration_rows(model, options)
     with working("calibrating"):
-        found = predictions(model, picked)
-    made = decoder.calibrate(found.p, found.targets, risk)
+        calibration = predictions(model, picked)
+    made = decoder.calibrate(calibration.p, calibration.targets, risk)
     wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
     notes = "".join(f"; {note}" for note in label_notes(model, picked))
     return made, (
@@ -83,27 +82,27 @@ def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Datas
 
     Rows that the model was trained on raise.
     """
-    from hierlearn.cli.model_rows import is_table, open_labeled, pick_rows, seen_rows
+    from hierlearn.cli.rows import is_table, open_labeled, pick_rows, seen_rows
 
     source = options["calibrate"]
     if is_table(source):  # options of the dataset to predict on are not for it
         options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
     dataset = open_labeled(model, source, options)
     picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
-    found = seen_rows(model, picked, selecting=True)
-    if found is None:
+    overlap = seen_rows(model, picked, selecting=True)
+    if overlap is None:
         unknown = " and those were not used to train or select the model, which it cannot tell"
         return picked, unknown
-    if not found.by_chance:
+    if not overlap.by_chance:
         name = source if which == "all" else f"{source} ({which})"
         raise HierlearnError(
-            f"{found.known:,} of the {plural(found.rows, 'row')} of {name} were used to train or "
-            f"select the model, so they cannot guarantee any risk; calibrate on other rows, such "
-            f"as --calibrate-rows test"
+            f"{overlap.known:,} of the {plural(overlap.rows, 'row')} of {name} were used to train "
+            f"or select the model, so they cannot guarantee any risk; calibrate on other rows, "
+            f"such as --calibrate-rows test"
         )
-    if not found.known:
+    if not overlap.known:
         return picked, ""
-    return picked, f"; {found.known:,} of those equal a training row, as may happen by chance"
+    return picked, f"; {overlap.known:,} of those equal a training row, as may happen by chance"
 
 
 def summary_of(decoder: Any, name: str) -> str:
@@ -136,15 +135,16 @@ def evaluate(
         evaluate model rows.csv
         evaluate model rows.csv --rows valid --metrics hit@1,au-prc --out metrics.json
     """
-    from hierlearn.cli.model_rows import (
+    from hierlearn.cli.output import working, write_json
+    from hierlearn.cli.rows import (
+        check_goes_with,
         label_notes,
         load_model,
         open_labeled,
         rows_to_evaluate,
         seen_rows,
+        split_names,
     )
-    from hierlearn.cli.show import working, write_json
-    from hierlearn.cli.sources import check_goes_with, split_names
     from hierlearn.metrics.measure import check_metrics
     from hierlearn.pipeline import evaluate as measure
     from hierlearn.terminal import Console, print_plain
@@ -161,15 +161,24 @@ def evaluate(
     console = Console()
     decoder, reason = choose_decoder(loaded, options)
     with working("evaluating"):
-        found = measure(loaded, picked, names, decoder=decoder)
+        figures = measure(loaded, picked, names, decoder=decoder)
     overlap = seen_rows(loaded, picked)
     print_plain(console, f"{model} on {plural(len(picked), 'row')} of {dataset.name} ({which})")
     if overlap is not None and overlap.known:
-        print_plain(console, overlap_note(loaded, overlap, picked is dataset))
+        counts = f"{overlap.known:,} of {plural(overlap.rows, 'row')}"
+        held = 0 if loaded.seen is None or picked is not dataset else len(loaded.seen.held_out)
+        hint = f"; --rows valid are the {held:,} that were held out" if held else ""
+        print_plain(
+            console,
+            f"{counts} equal a training row, as may happen by chance"
+            if overlap.by_chance
+            else f"warning: the model was trained on {counts}, so the figures are too good for new "
+            f"rows{hint}",
+        )
     risk = [] if options["risk"] is None else [reason]
     for note in (*risk, *label_notes(loaded, picked)):
         print_plain(console, note)
-    print_metrics(console, {which: found}, loaded, given=names is not None)
+    print_metrics(console, {which: figures}, loaded, given=names is not None)
     if out is not None:
         summary = {
             "model": str(model),
@@ -177,29 +186,10 @@ def evaluate(
             "rows": which,
             "count": len(picked),
             "trained_on": None if overlap is None else overlap.known,
-            "metrics": found,
+            "metrics": figures,
         }
         write_json(out, summary)
         print_plain(console, f"wrote {out}")
-
-
-def overlap_note(model: Pipeline, overlap: Overlap, is_whole: bool) -> str:
-    """Say how many of the rows were trained on, and what that means.
-
-    Args:
-        model: the model.
-        overlap: how many.
-        is_whole: whether these are all rows of the data.
-    """
-    rows = plural(overlap.rows, "row")
-    if overlap.by_chance:
-        return f"{overlap.known:,} of {rows} equal a training row, as may happen by chance"
-    held = 0 if model.seen is None else len(model.seen.held_out)
-    hint = f"; --rows valid are the {held:,} that were held out" if is_whole and held else ""
-    return (
-        f"warning: the model was trained on {overlap.known:,} of {rows}, so the figures are too "
-        f"good for new rows{hint}"
-    )
 
 
 def print_metrics(
@@ -253,8 +243,8 @@ def report(
         report model --data rows.csv --rows valid --out page.html
         report study
     """
-    from hierlearn.cli.show import working
-    from hierlearn.cli.sources import check_goes_with
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import check_goes_with
     from hierlearn.files.writing import check_output, check_writable
     from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
@@ -300,7 +290,7 @@ def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
 
 def report_model(folder: Path, out: Path, options: Mapping[str, Any]) -> list[Path]:
     """Write the page of a model."""
-    from hierlearn.cli.model_rows import (
+    from hierlearn.cli.rows import (
         label_notes,
         load_model,
         open_labeled,

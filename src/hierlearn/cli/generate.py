@@ -9,7 +9,11 @@ registry, which are looked up only then.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
@@ -17,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hierlearn.cli import help as help_
 from hierlearn.options import CONSTANTS, parse_pairs
 from hierlearn.training.fields import settings_of
 
@@ -62,7 +65,7 @@ def option(name: str, kind: Any, help: str, panel: str | None = None, **more: An
     elif kind == PAIRS:
         kind, more["metavar"], help = list[str], PAIRS, f"{help} Repeatable."
     elif kind is not bool:
-        more.setdefault("metavar", help_.KINDS.get(kind))
+        more.setdefault("metavar", KINDS.get(kind))
     info = typer.Option(*names, help=help, rich_help_panel=panel, **more)
     plain: Any = Optional[kind] if default is None else kind
     default = Parameter.empty if default is ... else default
@@ -92,7 +95,7 @@ def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) ->
         study: only those of a study.
         defaults: what ``--help`` shows instead of the defaults of the dataclass.
     """
-    found = []
+    parameters = []
     for one in settings_of(cls).values():
         if study and not one.description.study:
             continue
@@ -106,13 +109,9 @@ def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) ->
                 more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
             more |= {"default": None, "names": []}  # a boolean is on, off, or not given
             made = option(option_name(one), one.kind, one.description.help, **more)
-        found.append(with_default(made, one, defaults.get(one.name, one.default)))
-    return found
-
-
-def with_default(parameter: Parameter, one: Setting, default: Any) -> Parameter:
-    """Keep beside an option what ``--help`` shows of it."""
-    return parameter.replace(annotation=Annotated[parameter.annotation, (one, default)])
+        for_help = (one, defaults.get(one.name, one.default))
+        parameters.append(made.replace(annotation=Annotated[made.annotation, for_help]))
+    return parameters
 
 
 def or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -154,15 +153,15 @@ def takes(*options: Parameter) -> Callable[[Function], Function]:
 
 def given(options: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return the options that were given, of some names, with ``key=value`` parsed."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in options if names is None else names:
         value = options.get(name)
         if value is None or value == []:
             continue
         if isinstance(value, list) and name not in LISTS:
             value = parse_pairs(value, dashed(name), as_typed=name in NAMES_AS_KEYS)
-        found[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
-    return found
+        values[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
+    return values
 
 
 def given_fields(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,15 +186,18 @@ class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         params: Any = self.get_params(ctx)
-        rows = [(one, one.help or "") for one in params]
+        panels: dict[str, list[str]] = {}
+        for name, one in self.commands.items():
+            panel = getattr(one, "rich_help_panel", None) or "Commands"
+            first = " ".join((one.help or "").split("\n\n")[0].split())
+            panels.setdefault(panel, []).append(entry(name, first))
         parts = [
-            help_.usage(self, ctx),
-            *help_.paragraphs(self.help or ""),
-            *help_.command_sections(self),
-            *help_.option_sections(rows),
+            usage(self, ctx),
+            *paragraphs(self.help or ""),
+            *sections(panels),
+            *option_sections((one, one.help or "") for one in params),
+            *paragraphs(self.epilog or ""),
         ]
-        if self.epilog:
-            parts += help_.paragraphs(self.epilog)
         formatter.write("\n\n".join(parts) + "\n")
 
 
@@ -222,11 +224,11 @@ class Command(TyperCommand):
             for one in params
             if one.param_type_name != "argument"
         ]
-        parts = [help_.usage(self, ctx), *help_.paragraphs(self.help or "")]
+        parts = [usage(self, ctx), *paragraphs(self.help or "")]
         if arguments:
-            lines = [help_.entry(*help_.argument(one)) for one in arguments]
-            parts.append("\n".join([help_.heading("Arguments"), *lines]))
-        parts += [*help_.option_sections(rows), help_.example_section(self.examples)]
+            lines = [entry(*argument(one)) for one in arguments]
+            parts.append("\n".join([heading("Arguments"), *lines]))
+        parts += [*option_sections(rows), example_section(self.examples)]
         formatter.write("\n\n".join(parts) + "\n")
 
 
@@ -236,7 +238,7 @@ def explained(parameter: Any, one: Setting | None, default: Any) -> str:
     if one is not None and one.description.registry:
         parts.append(f"One of {', '.join(one.choices())}.")
         default = FROM_RECIPE if default is None else default
-    parts.append(help_.shown_default(parameter, default))
+    parts.append(shown_default(parameter, default))
     return " ".join(part for part in parts if part)
 
 
@@ -265,7 +267,7 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
         params: of the command.
         values: of the options and arguments by name; None or absent where not given.
     """
-    from hierlearn.cli.show import writes
+    from hierlearn.cli.output import writes
     from hierlearn.files.locations import is_standard
     from hierlearn.files.writing import WriteError, check_output, check_output_folder
 
@@ -294,10 +296,145 @@ def check_outputs(params: Iterable[Any], values: Mapping[str, Any]) -> None:
 
 def input_names(function: Any) -> list[str]:
     """Return the names of the parameters of a command that are read."""
-    found = set()
+    names = set()
     for one in inspect.signature(function, eval_str=True).parameters.values():
         extra = getattr(one.annotation, "__metadata__", ())
         is_written = any(getattr(each, "metavar", "") in WRITTEN for each in extra)
         if one.name in SOURCES or ("pathlib" in str(one.annotation) and not is_written):
-            found.add(one.name)
-    return sorted(found)
+            names.add(one.name)
+    return sorted(names)
+
+
+# ---------------------------------------------------------------------- what --help prints
+#
+# For 80 columns: options stand in a column of their own; a long one is followed by its help on the
+# next line, so that the text always has most of the width.
+
+WIDEST = 100  # columns, also where the terminal has more
+LEFT = 26  # columns of the options, with the indent
+HELD = "\x00"  # a space at which no line is broken
+GENERAL = "Options"  # the heading of options without a panel
+KINDS = {int: "<int>", float: "<float>", str: "<text>", Path: "<path>"}
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of a text; a default in brackets and the value of an option stay whole."""
+
+    def hold(match: re.Match[str]) -> str:
+        return match[0].replace(" ", HELD) if len(match[0]) <= columns else match[0]
+
+    whole = re.sub(r"\[[^]]*\]$|--\S+ (?!-)\S+", hold, text)
+    lines = textwrap.wrap(whole, columns, break_on_hyphens=False)
+    return [line.replace(HELD, " ") for line in lines]
+
+
+def width() -> int:
+    """Return the columns to fill."""
+    return min(shutil.get_terminal_size().columns, WIDEST)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return text in a style, unless colors are not wanted; a pipe gets none anyway."""
+    return text if os.environ.get("NO_COLOR") else typer.style(text, **style)
+
+
+def heading(text: str) -> str:
+    """Return the line above a section."""
+    return styled(f"{text}:", bold=True)
+
+
+def entry(left: str, text: str) -> str:
+    """Return an option or a command with its description beside it, or below where it is long."""
+    columns = width()
+    lines = wrapped(text, columns - LEFT) or [""]
+    shown = "  " + styled(left, fg="cyan")
+    if len(left) + 4 > LEFT:
+        lines.insert(0, "")
+    first = shown + " " * (LEFT - 2 - len(left)) + lines[0]
+    return "\n".join([first.rstrip(), *(" " * LEFT + line for line in lines[1:])])
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a docstring, filled."""
+    parts = (" ".join(part.split()) for part in text.strip().split("\n\n"))
+    return [textwrap.fill(part, width(), break_on_hyphens=False) for part in parts if part]
+
+
+def written(parameter: Any) -> str:
+    """Return how an option is typed: ``-o, --out <path>``; a flag has no value."""
+    names = sorted(parameter.opts, key=len) + list(parameter.secondary_opts)
+    line = ", ".join(names) if not parameter.secondary_opts else " / ".join(names)
+    if parameter.is_flag or getattr(parameter, "count", False):
+        return line
+    return f"{line} {parameter.metavar or '<value>'}"
+
+
+def shown_default(parameter: Any, default: Any) -> str:
+    """Return what stands in brackets behind an option.
+
+    Args:
+        parameter: the option.
+        default: its default value or a phrase about it, None where there is none.
+    """
+    if parameter.required:
+        return "[required]"
+    if parameter.multiple or (parameter.is_flag and not parameter.secondary_opts):
+        return ""  # nothing is given, and nothing is on
+    if isinstance(parameter.show_default, str):
+        default = parameter.show_default
+    if isinstance(default, bool):
+        default = "on" if default else "off"
+    low = getattr(parameter, "min", None)  # releases of typer differ in where it is
+    low = getattr(getattr(parameter, "type", None), "min", None) if low is None else low
+    parts = [] if low is None else [f"at least {low:g}"]
+    if default is not None and default != "":
+        parts.append(f"default: {default}")
+    return f"[{', '.join(parts)}]" if parts else ""
+
+
+def argument(parameter: Any) -> tuple[str, str]:
+    """Return how an argument is typed and what it is."""
+    name = parameter.name.upper() + ("..." if parameter.nargs != 1 else "")
+    default = f"[default: {parameter.default}]" if parameter.default else ""
+    return name, f"{parameter.help} {'[required]' if parameter.required else default}".rstrip()
+
+
+def usage(command: Any, ctx: Any) -> str:
+    """Return the first line."""
+    words = ["[OPTIONS]"]
+    if hasattr(command, "commands"):
+        words.append("COMMAND ...")
+    for one in command.params:
+        if one.param_type_name == "argument":
+            name = argument(one)[0]
+            words.append(name if one.required else f"[{name}]")
+    return f"{heading('Usage')} {ctx.command_path} {' '.join(words)}"
+
+
+def option_sections(rows: Iterable[tuple[Any, str]]) -> list[str]:
+    """Return the panels of options, in the order in which they first appear.
+
+    Args:
+        rows: every option with its text.
+    """
+    panels: dict[str, list[str]] = {}
+    for one, text in rows:
+        panel = getattr(one, "rich_help_panel", None) or GENERAL
+        panels.setdefault(panel, []).append(entry(written(one), text))
+    if GENERAL in panels and len(panels[GENERAL]) == 1:  # --help alone
+        panels[GENERAL] = panels.pop(GENERAL)
+    return sections(panels)
+
+
+def sections(panels: Mapping[str, list[str]]) -> list[str]:
+    """Return panels of lines under their headings."""
+    return ["\n".join([heading(panel), *lines]) for panel, lines in panels.items()]
+
+
+def example_section(examples: Sequence[str]) -> str:
+    r"""Return the examples; a line that is too long is continued as in a shell, after a ``\``."""
+    lines = [heading("Examples")]
+    for example in examples:
+        parts = wrapped(f"hierlearn {example}", width() - 6)
+        lines.append("  $ " + " \\\n      ".join(parts))
+    return "\n".join(lines)

@@ -30,8 +30,8 @@ WRITING = options(
 
 def load_with_memory(folder: Path, options: Mapping[str, Any]) -> Pipeline:
     """Read a model folder; raise on a model without a memory."""
-    from hierlearn.cli.errors import advise
-    from hierlearn.cli.model_rows import load_model
+    from hierlearn.cli.output import advise
+    from hierlearn.cli.rows import load_model
 
     advise(f"{folder} is unchanged; run the same command again")
     loaded = load_model(folder, options)
@@ -49,7 +49,7 @@ def locked_in_place(folder: Path, options: Mapping[str, Any]) -> AbstractContext
 @contextmanager
 def change_in_place(folder: Path, options: Mapping[str, Any]) -> Iterator[MemoryFolder]:
     """Open a model folder whose memory is changed without reading it."""
-    from hierlearn.cli.errors import advise
+    from hierlearn.cli.output import advise
     from hierlearn.pipeline.remember import MemoryFolder
     from hierlearn.training.processes import find_device
 
@@ -192,7 +192,7 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
         index model --in-place
         index model --recall 0.999 --out indexed
     """
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import build_index
     from hierlearn.terminal import Console, print_plain
@@ -270,7 +270,7 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
     check_destination(model, options)
     if options["erase"] and not options["in_place"]:
         raise HierlearnError("--erase goes with --in-place: a new folder never holds the rows")
-    wanted = wanted_ids(options)
+    wanted = ids_to_forget(options)
     if options["in_place"]:
         with change_in_place(model, options) as memory:
             gone, left = memory.forget(wanted, erase=options["erase"]), len(memory)
@@ -298,38 +298,30 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
     print_plain(Console(), *lines, f"wrote {folder}")
 
 
-def wanted_ids(options: Mapping[str, Any]) -> list[str]:
-    """Return the ids that the options name."""
-    path, found = options["ids"], list(options["id"] or ())
-    if options["id_column"] is not None and (path is None or path.suffix.lower() == ".txt"):
-        raise HierlearnError("--id-column goes with a table in --ids; leave it out")
-    if path is not None:
-        found += read_ids(path, options["id_column"])
-    if not found:
-        raise HierlearnError("name the rows to forget by --id, or in a file by --ids")
-    return list(dict.fromkeys(found))
-
-
-def read_ids(path: Path, column: str | None) -> list[str]:
-    """Return the ids in a text file or a table; of a table with one column, that one."""
-    from hierlearn.datasets import open_table
+def ids_to_forget(options: Mapping[str, Any]) -> list[str]:
+    """Return the ids of --id and --ids: a text file, or a table; of one column, that one."""
     from hierlearn.datasets.labels import row_ids
-    from hierlearn.datasets.tables import table_ending
+    from hierlearn.datasets.tables import open_table, table_ending
     from hierlearn.files import read_text
 
-    if path.suffix.lower() == ".txt" or table_ending(path) is None:
-        lines = (line.strip() for line in read_text(path).splitlines())
-        return [line for line in lines if line]
-    table = open_table(path)
-    if column is None:
-        column = table.columns[0] if len(table.columns) == 1 else "id"
-        if column not in table.columns:
+    path, column, ids = options["ids"], options["id_column"], list(options["id"] or ())
+    if column is not None and (path is None or path.suffix.lower() == ".txt"):
+        raise HierlearnError("--id-column goes with a table in --ids; leave it out")
+    if path is not None and (path.suffix.lower() == ".txt" or table_ending(path) is None):
+        ids += filter(None, map(str.strip, read_text(path).splitlines()))
+    elif path is not None:
+        table = open_table(path)
+        column = column or (table.columns[0] if len(table.columns) == 1 else "id")
+        if options["id_column"] is None and column not in table.columns:
             raise HierlearnError(
                 f"{path} has the columns {', '.join(table.columns)}; say which has the ids with "
                 f"--id-column"
             )
-    table.check_columns([column])
-    return row_ids(table.read([column]), column)
+        table.check_columns([column])
+        ids += row_ids(table.read([column]), column)
+    if not ids:
+        raise HierlearnError("name the rows to forget by --id, or in a file by --ids")
+    return list(dict.fromkeys(ids))
 
 
 @takes(
@@ -353,7 +345,7 @@ def remember(
         remember model more.csv --label class --out bigger
         remember model more.csv --label class --id-column id --in-place
     """
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.hierarchy.names import with_title
     from hierlearn.pipeline.explain import rows_of
     from hierlearn.pipeline.remember import remember as add
@@ -411,8 +403,7 @@ def pick_new_rows(
     The hierarchy of the model may lack their labels. A missing value in a column that had none in
     training raises.
     """
-    from hierlearn.cli.model_rows import check_sep, is_table, open_labeled_table, pick_rows
-    from hierlearn.cli.sources import open_dataset
+    from hierlearn.cli.rows import check_sep, is_table, open_dataset, open_labeled_table, pick_rows
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.missing import MissingCells
 
@@ -467,7 +458,7 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
         remap model --hierarchy new.csv --map map.csv --dry-run
         remap model --hierarchy new.csv --map map.csv --out moved
     """
-    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
+    from hierlearn.cli.rows import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.memory.taxonomy import unplaced
     from hierlearn.pipeline.predict import label_sep_of
     from hierlearn.pipeline.remember import remap as move
@@ -524,13 +515,13 @@ def read_map(path: Path, old: Hierarchy, new: Hierarchy) -> dict[str, list[str]]
         old: the hierarchy of the model.
         new: the hierarchy that replaces it.
     """
-    found: dict[str, list[str]] = {}
+    mapping: dict[str, list[str]] = {}
     first: dict[str, int] = {}  # where each class is named first
     for line, (before, after) in read_columns(path, ("old", "new"), "old,new"):
         if not before:
             raise DataError(f"{place(path, line, 'old')}: the class is missing; write its name")
         name = named(old, before, path, line, "old")
-        ends = found.setdefault(name, [])
+        ends = mapping.setdefault(name, [])
         if name in first and not (after and ends):
             raise DataError(
                 f"{place(path, line)}: {name!r} is removed and has a new name in lines "
@@ -541,19 +532,21 @@ def read_map(path: Path, old: Hierarchy, new: Hierarchy) -> dict[str, list[str]]
         first.setdefault(name, line)
         if after:
             ends.append(named(new, after, path, line, "new"))
-    return found
+    return mapping
 
 
 def read_labels(path: Path, new: Hierarchy, label_sep: str) -> dict[str, list[str]]:
     """Return the new labels of single rows by id; several lines of an id are several labels."""
-    found: dict[str, list[str]] = {}
+    labels_by_id: dict[str, list[str]] = {}
     for line, (one, cell) in read_columns(path, ("id", "label"), "id,label"):
         labels = [part.strip() for part in cell.split(label_sep) if part.strip()]
         if not one or not labels:
             missing = "label" if one else "id"
             raise DataError(f"{place(path, line, missing)}: the cell is empty; write the {missing}")
-        found.setdefault(one, []).extend(named(new, label, path, line, "label") for label in labels)
-    return found
+        labels_by_id.setdefault(one, []).extend(
+            named(new, label, path, line, "label") for label in labels
+        )
+    return labels_by_id
 
 
 def named(hierarchy: Hierarchy, label: str, path: Path, line: int, column: str) -> str:
@@ -577,7 +570,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
         export model --out onnx/model.onnx
         export model --out onnx/model.onnx --force
     """
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.files.writing import check_output
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.export import BESIDE, TOKENIZER, tokens_of

@@ -63,7 +63,7 @@ def prune(source: Source, **options: Any) -> None:
         prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json
         prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json
     """
-    from hierlearn.cli.sources import open_dataset
+    from hierlearn.cli.rows import open_dataset
     from hierlearn.datasets.dataset import training_counts
 
     hierarchy = open_taxonomy(source, options)
@@ -98,7 +98,7 @@ def restrict(source: Source, **options: Any) -> None:
 
 def open_taxonomy(source: str, options: Mapping[str, Any]) -> Hierarchy:
     """Open the hierarchy that the options describe."""
-    from hierlearn.cli.sources import open_hierarchy, split_names
+    from hierlearn.cli.rows import open_hierarchy, split_names
 
     reading = {name: options.get(name) for name in READING}
     if reading["relationships"] is not None:
@@ -110,7 +110,7 @@ def chosen_part(hierarchy: Hierarchy, options: Mapping[str, Any]) -> Hierarchy:
     """Return the part of a hierarchy that --namespace, --below and --depth leave."""
     import numpy as np
 
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.rows import split_names
 
     def any_of(groups: Iterable[Any]) -> Any:  # (C,) which classes are in a group
         found = np.zeros(len(hierarchy), dtype=bool)
@@ -140,7 +140,7 @@ def write(
     part: Hierarchy, whole: Hierarchy, options: Mapping[str, Any], counts: Any = None
 ) -> None:
     """Write what is left, and print how much that is."""
-    from hierlearn.cli.show import print_levels, save_text
+    from hierlearn.cli.output import print_levels, save_text
     from hierlearn.terminal import Console, print_plain
 
     console = Console()
@@ -182,7 +182,7 @@ def inspect(
         inspect icd10cm
         inspect tree.csv --svg tree.svg
     """
-    from hierlearn.cli.show import print_levels, save_text
+    from hierlearn.cli.output import print_levels, save_text
     from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
@@ -215,7 +215,7 @@ def list_(**options: Any) -> None:
         data list
         data list --data-dir DATA
     """
-    from hierlearn.cli.sources import check_data_dir
+    from hierlearn.cli.rows import check_data_dir
     from hierlearn.datasets.registry import DATASETS, DEFAULT
     from hierlearn.files.locations import no_folder, own_folders
     from hierlearn.terminal import Console, Table, complain
@@ -254,8 +254,8 @@ def describe(
         data describe icd10cm --dataset-option size=small
         data describe rows.csv --label class --out description
     """
-    from hierlearn.cli.show import print_description, save_text, write_json
-    from hierlearn.cli.sources import open_dataset
+    from hierlearn.cli.output import print_description, save_text, write_json
+    from hierlearn.cli.rows import open_dataset
     from hierlearn.datasets import DATASETS
     from hierlearn.datasets import describe as describe_dataset
     from hierlearn.files.writing import check_output
@@ -290,7 +290,7 @@ def fetch(
         data fetch diatoms
         data fetch enron --data-dir DATA --trust
     """
-    from hierlearn.cli.sources import open_named
+    from hierlearn.cli.rows import open_named
     from hierlearn.datasets import DATASETS
     from hierlearn.terminal import Console, print_plain
 

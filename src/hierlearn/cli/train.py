@@ -49,7 +49,7 @@ class ConfigError(HierlearnError):
 
 def option_kinds(command: Callable[..., Any], without: Iterable[str]) -> dict[str, type]:
     """Return the type of each option of a command: str, int, float, bool or list."""
-    found: dict[str, type] = {}
+    kinds: dict[str, type] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         if name in without:
             continue
@@ -57,8 +57,8 @@ def option_kinds(command: Callable[..., Any], without: Iterable[str]) -> dict[st
         if get_origin(kind) is Union:
             kind = next(one for one in get_args(kind) if one is not type(None))
         kind = get_origin(kind) or kind
-        found[name] = str if kind is Path else kind
-    return found
+        kinds[name] = str if kind is Path else kind
+    return kinds
 
 
 def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
@@ -73,16 +73,16 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         return {}
     if not isinstance(loaded, dict):
         raise ConfigError(f"{path} must hold option: value lines, not {type(loaded).__name__}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in loaded.items():
         name = str(key).replace("-", "_")
         if name not in kinds:
             raise ConfigError(f"{path}: {unknown_name('key', str(key), kinds)}")
-        if name in found:
+        if name in values:
             raise ConfigError(f"{path} gives {name} twice")
         if value is not None or kinds[name] in (int, float):
-            found[name] = None if value is None else as_kind(path, name, value, kinds[name])
-    return found
+            values[name] = None if value is None else as_kind(path, name, value, kinds[name])
+    return values
 
 
 def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
@@ -111,15 +111,6 @@ def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
     if type(value) is kind:
         return value
     raise ConfigError(f"{path}: {name} must be {KINDS[kind]}, not {shown(value)}")
-
-
-def to_yaml(options: Mapping[str, Any], comment: str = "") -> str:
-    """Write options as a configuration file."""
-    import yaml
-
-    lines = [f"# {line}" for line in comment.splitlines()]
-    body = yaml.safe_dump(dict(options), sort_keys=False, allow_unicode=True)
-    return "\n".join([*lines, body])
 
 
 WHAT = "What to train"  # a panel of --help
@@ -179,12 +170,13 @@ def train(
         train notes.csv --label class --text note --out model
         train rows.csv --label class --out model --loss hxe --loss-option alpha=0.3 --epochs 50
     """
-    from hierlearn.cli.errors import advise, resume_line
     from hierlearn.cli.evaluate import print_metrics
     from hierlearn.cli.generate import input_names
-    from hierlearn.cli.show import writes
-    from hierlearn.cli.sources import check_goes_with
+    from hierlearn.cli.output import advise, counted, resume_line, writes
+    from hierlearn.cli.rows import check_goes_with, is_table
+    from hierlearn.datasets.describe import single_row_classes
     from hierlearn.files.writing import check_output_folder
+    from hierlearn.hierarchy.labels import labels_of_rows
     from hierlearn.pipeline import train as run
     from hierlearn.pipeline.folder import check_free
     from hierlearn.pipeline.run import Reporting
@@ -224,8 +216,12 @@ def train(
     if chosen.get("stream"):
         inputs: Any = dataset.inputs
         chosen["stream_window"] = inputs.window
-    single = single_rows(chosen["data"], dataset)
-    header = [rows_and_classes(dataset), *single, *filter(None, [note])]
+    header = [rows_and_classes(dataset)]
+    if is_table(chosen["data"]):  # a class with one row may be misspelled
+        single = single_row_classes(labels_of_rows(dataset.labels, dataset.hierarchy))
+        names = [dataset.hierarchy.names[number] for number in single]
+        header += [f"classes with one row: {counted(names)}"] if names else []
+    header += [note] if note else []
 
     def say(text: str) -> None:
         print_plain(console, *header, *text.split("\n"))
@@ -266,23 +262,16 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     if "out" not in chosen:
         raise HierlearnError("name the folder of the model with --out")
     for name, value in chosen.items():
-        if isinstance(value, str) and not is_utf8(value):
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:  # other bytes of the command line are surrogates
             raise HierlearnError(
                 f"{dashed(name)} {value!r} is not valid UTF-8, as the files of a model are; "
                 f"rename it"
-            )
+            ) from None
     if isinstance(chosen.get("dataset_option"), dict):  # from a file
         chosen["dataset_option"] = [f"{k}={v}" for k, v in chosen["dataset_option"].items()]
     return chosen
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a word of the command line was UTF-8; Python keeps other bytes as surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def make_plan(chosen: Mapping[str, Any]) -> Plan:
@@ -292,7 +281,7 @@ def make_plan(chosen: Mapping[str, Any]) -> Plan:
 
 def open_rows(chosen: Mapping[str, Any]) -> Dataset:
     """Open what the options point at, in memory or to be streamed."""
-    from hierlearn.cli.sources import open_dataset
+    from hierlearn.cli.rows import open_dataset
     from hierlearn.errors import HierlearnError
 
     if "stream_window" in chosen and not chosen.get("stream"):
@@ -345,20 +334,6 @@ def rows_and_classes(dataset: Dataset) -> str:
     )
 
 
-def single_rows(source: str, dataset: Dataset) -> list[str]:
-    """Say which classes of a table have one row only: a class may be misspelled."""
-    from hierlearn.cli.model_rows import is_table
-    from hierlearn.cli.show import counted
-    from hierlearn.datasets.describe import single_row_classes
-    from hierlearn.hierarchy.labels import labels_of_rows
-
-    if not is_table(source):
-        return []
-    single = single_row_classes(labels_of_rows(dataset.labels, dataset.hierarchy))
-    names = [dataset.hierarchy.names[number] for number in single]
-    return [f"classes with one row: {counted(names)}"] if names else []
-
-
 def write_config(
     folder: Path, chosen: Mapping[str, Any], beginning: Beginning, dataset: Dataset
 ) -> None:
@@ -367,6 +342,8 @@ def write_config(
     A file that is there already belongs to the training that is resumed. Labels that were skipped
     are written to a file of their own.
     """
+    import yaml
+
     from hierlearn import __version__
     from hierlearn.files.locations import without_secrets
     from hierlearn.files.writing import atomic_write
@@ -378,12 +355,14 @@ def write_config(
     if dataset.label_report is not None and dataset.label_report.skipped:
         dataset.label_report.write(folder / SKIPPED)
     comment = f"hierlearn {__version__}: hierlearn train --config run.yaml\n{beginning.summary}"
+    lines = [f"# {line}" for line in comment.splitlines()]
     values = (
         chosen if chosen.get("effort") == "best" else {**chosen, **beginning.settings.to_dict()}
     )
     values = {**values, "data": without_secrets(values["data"])}
     with atomic_write(folder / "run.yaml") as file:
-        file.write(to_yaml(values, comment))
+        body = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+        file.write("\n".join([*lines, body]))
 
 
 def metadata(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def is_address(source: Location | str) -> bool:
 
 def file_and_part(path: Path) -> tuple[Path, str | None]:
     """Return a file and what is named in it: the sheet of ``rows.xlsx::March``, or a table."""
-    found = PART.fullmatch(str(path))
-    return (path, None) if found is None or path.exists() else (Path(found[1]), found[2])
+    match = PART.fullmatch(str(path))
+    return (path, None) if match is None or path.exists() else (Path(match[1]), match[2])
 
 
 def as_location(source: Location | str) -> Location:
@@ -118,13 +118,13 @@ class RemotePath:
         except ImportError:
             raise DataError(f"{self}: {protocol}:// needs `pip install fsspec`") from None
         try:
-            found: tuple[Any, str] = url_to_fs(self.address)
+            opened: tuple[Any, str] = url_to_fs(self.address)
         except ImportError as error:
             package = package_of(protocol, error)
             raise DataError(f"{self}: {protocol}:// needs `pip install {package}`") from None
         except (ValueError, OSError) as error:
             refuse(self, error)
-        return found
+        return opened
 
     def open(self) -> Any:
         """Open the file for reading bytes, without a cache of fsspec's own."""
@@ -177,24 +177,24 @@ def find_files(source: Location, ending: str) -> list[Location]:
     Raises:
         DataError: if a folder or a pattern has no such file.
     """
-    found: list[Location]
+    files: list[Location]
     if isinstance(source, RemotePath):
-        found = list(map(RemotePath, find_remote(source, ending)))
+        files = list(map(RemotePath, find_remote(source, ending)))
     elif is_folder(source):
-        found = [
+        files = [
             source / name for name in tables_in((one.name for one in source.iterdir()), ending)
         ]
     elif glob.has_magic(str(source)) and not is_file(source):
         root = Path(source.anchor)
-        found = sorted(root.glob(str(source.relative_to(root))), key=str)
+        files = sorted(root.glob(str(source.relative_to(root))), key=str)
     else:
         return [source]
-    if not found:
+    if not files:
         raise DataError(
             f"{source}: no file in it ends in {ending}; a pattern such as 'rows/**/*{ending}' "
             f"finds files in deeper folders"
         )
-    return found
+    return files
 
 
 def find_remote(source: RemotePath, ending: str) -> list[str]:

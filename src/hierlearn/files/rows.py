@@ -70,14 +70,14 @@ def announced_delimiter(path: Path, remedy: str = "") -> str:
         remedy: what to do if it is wrong.
     """
     check_regular(path)
-    found = find_delimiter(path)
-    if found != (usual := delimiter_of(path)):
+    delimiter = find_delimiter(path)
+    if delimiter != (usual := delimiter_of(path)):
         warnings.warn(
-            f"{path}: cells are separated by {NAMES[found]}, not by {NAMES[usual]}{remedy}",
+            f"{path}: cells are separated by {NAMES[delimiter]}, not by {NAMES[usual]}{remedy}",
             DataWarning,
             stacklevel=2,
         )
-    return found
+    return delimiter
 
 
 def stream_rows(
@@ -211,14 +211,15 @@ def delimiter_of(path: Path) -> str:
 
 def check_delimiter(delimiter: str) -> str:
     """Return a delimiter that a user gave, where a tab may be written as a word."""
-    found = "\t" if delimiter in ("tab", "\\t") else delimiter
-    if not isinstance(found, str) or len(found) != 1 or found in '"\r\n ' or not found.isascii():
+    character = "\t" if delimiter in ("tab", "\\t") else delimiter
+    is_text = isinstance(character, str) and len(character) == 1 and character.isascii()
+    if not is_text or character in '"\r\n ':
         raise DataError(
             f"{arg('delimiter')} must be one character such as ; or | or tab, not {delimiter!r}; "
             "leave it "
             f"out to have it found"
         )
-    return found
+    return character
 
 
 def find_delimiter(path: Path) -> str:
@@ -234,8 +235,8 @@ def find_delimiter(path: Path) -> str:
         return usual
     others = [one for one in NAMES if one != usual and fits[one][0] > 1]
     wanted = 1.0 if header_width > 1 else MOST
-    found = [one for one in others if fits[one][1] >= wanted]
-    return max(found, key=lambda one: (fits[one][1], fits[one][0]), default=usual)
+    fitting = [one for one in others if fits[one][1] >= wanted]
+    return max(fitting, key=lambda one: (fits[one][1], fits[one][0]), default=usual)
 
 
 def first_text(path: Path) -> tuple[str, bool]:

@@ -158,11 +158,11 @@ def read_matrix(path: Path | str) -> NDArray[np.float32]:
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise DataError(f"{path}: vectors are read from files that end in {' or '.join(ENDINGS)}")
-    found = read_npy(path) if path.suffix.lower() == NPY else read_safetensors(path)
-    if found.ndim != 2 or not found.shape[1]:
-        raise DataError(f"{path} holds {found.shape}, but vectors are (N, D), one row per row")
+    matrix = read_npy(path) if path.suffix.lower() == NPY else read_safetensors(path)
+    if matrix.ndim != 2 or not matrix.shape[1]:
+        raise DataError(f"{path} holds {matrix.shape}, but vectors are (N, D), one row per row")
     with np.errstate(over="ignore"):
-        rows = np.ascontiguousarray(found, dtype=np.float32)
+        rows = np.ascontiguousarray(matrix, dtype=np.float32)
     wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(wrong):
         raise DataError(
@@ -211,8 +211,8 @@ def read_safetensors(path: Path) -> NDArray[Any]:
         raise DataError(f"{path} is no .safetensors file ({str(error)[:160]}); {AGAIN}") from None
     if not tensor.is_floating_point():
         raise DataError(f"{path} holds {tensor.dtype}, but vectors are floats; {AGAIN}")
-    found: NDArray[Any] = tensor.float().numpy()
-    return found
+    values: NDArray[Any] = tensor.float().numpy()
+    return values
 
 
 def check_floats(path: Path, dtype: Any) -> None:

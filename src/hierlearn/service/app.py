@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from importlib import resources
+from inspect import getdoc
+from string import Template
 from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import fastapi
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from hierlearn.service.batching import Batcher, Service
-    from hierlearn.service.model import ServedModel
     from hierlearn.service.rows import Columns, Inputs
 
     Handler = Callable[[Any], Awaitable[Any]]
@@ -60,22 +61,6 @@ PAGE_HEADERS = {
     "style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
 }
-WELCOME = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>body{{max-width:44rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif;
-color:#222;background:#fff}}pre{{overflow:auto;padding:.8rem;background:#f2f2f2}}
-@media(prefers-color-scheme:dark){{body{{color:#eee;background:#161616}}pre{{background:#262626}}
-a{{color:#8ab4f8}}}}</style></head>
-<body><h1>{title}</h1>
-<p>A hierlearn model of {classes} on {levels}, which reads {inputs}: <a href="docs">try it</a>,
-or see <a href="model">what it reads</a>, <a href="hierarchy">its classes</a> and <a
-href="metrics">its metrics</a>.</p>
-<pre>curl -H 'content-type: application/json' \\
-  -d '{example}' \\
-  {address}predict</pre>
-</body></html>
-"""
 
 
 # ---------------------------------------------------------------------- what a request may hold
@@ -289,7 +274,12 @@ def described(service: Service, kind: type[Rows], most: int, *codes: int) -> dic
         required = [*names]
         if kind is ExplainBody:
             example["count"] = 3
-            name, evidence = evidence_schema(model)
+            name = "rows" if model.has_memory else "parts"
+            evidence = objects({"part": TEXT, "effect": NUMBER, "without": NUMBER})
+            if model.has_memory:
+                row = {"id": TEXT, "weight": NUMBER, "labels": {"type": "array", "items": TEXT}}
+                titles = {"titles": TEXT} if model.pipeline.hierarchy.has_titles else {}
+                evidence = objects({**row, **titles, "text": TEXT}, row)
             own[name] = {"type": "array", "items": evidence}
             required.append(name)
         item = {
@@ -324,15 +314,6 @@ def described(service: Service, kind: type[Rows], most: int, *codes: int) -> dic
     }
 
 
-def evidence_schema(model: ServedModel) -> tuple[str, dict[str, Any]]:
-    """Return what the evidence of an answer is called, and its schema."""
-    if not model.has_memory:
-        return "parts", objects({"part": TEXT, "effect": NUMBER, "without": NUMBER})
-    own = {"id": TEXT, "weight": NUMBER, "labels": {"type": "array", "items": TEXT}}
-    titles = {"titles": TEXT} if model.pipeline.hierarchy.has_titles else {}
-    return "rows", objects({**own, **titles, "text": TEXT}, own)
-
-
 # ---------------------------------------------------------------------- the application
 
 
@@ -352,7 +333,7 @@ def answered(handler: Handler) -> Handler:
 
     async def answer(request: fastapi.Request) -> Response:
         try:
-            found = await handler(request)
+            content = await handler(request)
         except Refusal as refusal:
             return answer_error(refusal.code, refusal.message, dict(refusal.headers))
         except HierlearnError as error:
@@ -362,7 +343,7 @@ def answered(handler: Handler) -> Handler:
         except Exception:  # a fault of ours
             traceback.print_exc()
             return answer_error(500, "internal error; the log of the server has the details")
-        return found if isinstance(found, Response) else answer_json(found)
+        return content if isinstance(content, Response) else answer_json(content)
 
     answer.__annotations__ = {"request": fastapi.Request, "return": Response}
     return answer
@@ -399,44 +380,22 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
         redoc_url=None,
     )
     paths, settings = Paths(service), service.settings
-    posts: tuple[tuple[Handler, str, type[Rows], int, tuple[int, ...]], ...] = (
-        (
-            paths.predict,
-            "Predict: one answer per row, as hierlearn predict gives it.",
-            PredictBody,
-            settings.max_rows,
-            (),
-        ),
-        (
-            paths.explain,
-            "Explain: the answers with what they rest on, as hierlearn explain shows it.",
-            ExplainBody,
-            settings.max_explained,
-            (),
-        ),
-        (
-            paths.remember,
-            "Remember: labeled rows, and new classes, without training. Needs a bearer token.",
-            RememberBody,
-            settings.max_rows,
-            (401, 403),
-        ),
-    )
-    for handler, summary, kind, most, codes in posts:
-        own = handler.__name__
-        more = described(service, kind, most, *codes)
-        more |= {"methods": ["POST"], "summary": summary, "operation_id": own}
-        app.add_api_route(f"/{own}", answered(handler), **more)
-    gets: tuple[tuple[Handler, str], ...] = (
-        (paths.model, "What the model is and reads."),
-        (paths.hierarchy, "The classes: path, title, level, parents."),
-        (paths.health, "Whether the process is alive."),
-        (paths.ready, "Whether requests are welcome; 503 before a stop."),
-        (paths.metrics, "Counts and seconds in the format of Prometheus."),
-    )
-    for handler, summary in gets:
-        own = handler.__name__
-        app.add_api_route(f"/{own}", answered(handler), summary=summary, operation_id=own)
+    posts: dict[Handler, dict[str, Any]] = {
+        paths.predict: described(service, PredictBody, settings.max_rows),
+        paths.explain: described(service, ExplainBody, settings.max_explained),
+        paths.remember: described(service, RememberBody, settings.max_rows, 401, 403),
+    }
+    gets = (paths.model, paths.hierarchy, paths.health, paths.ready, paths.metrics)
+    for handler in (*posts, *gets):
+        name = handler.__name__
+        app.add_api_route(
+            f"/{name}",
+            answered(handler),
+            summary=getdoc(handler),
+            operation_id=name,
+            methods=["POST" if handler in posts else "GET"],
+            **posts.get(handler, {}),
+        )
     app.add_api_route("/docs", answered(paths.docs), include_in_schema=False)
     app.add_api_route("/", answered(paths.welcome), include_in_schema=False)
     app.add_middleware(Door, hosts=hosts, seconds=service.settings.body_timeout)
@@ -447,7 +406,7 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
 
 
 class Paths:
-    """What the paths of a service answer.
+    """What the paths of a service answer; their docstrings are what OpenAPI says of them.
 
     Args:
         service: the model and its queues.
@@ -532,25 +491,25 @@ class Paths:
         queue.check_room(rows)
         futures = [queue.submit(one, len(one.task)) for one in parts]
         try:
-            found = [await one for one in futures]
+            answers = [await one for one in futures]
         finally:
             for one in futures:
                 one.cancel()  # where another part has failed
-        return b'{"answers":[' + b",".join(found) + b"]}"
+        return b'{"answers":[' + b",".join(answers) + b"]}"
 
     async def predict(self, request: Any) -> Any:
-        """Answer rows."""
+        """Predict: one answer per row, as hierlearn predict gives it."""
         settings, queue = self.service.settings, self.service.predicting
         batch = settings.limits.max_batch
         return await self._ask(queue, request, PredictBody, settings.max_rows, batch)
 
     async def explain(self, request: Any) -> Any:
-        """Answer rows with what the answers rest on."""
+        """Explain: the answers with what they rest on, as hierlearn explain shows it."""
         most, queue = self.service.settings.max_explained, self.service.explaining
         return await self._ask(queue, request, ExplainBody, most, EXPLAINED_TOGETHER)
 
     async def remember(self, request: Any) -> Any:
-        """Add labeled rows to the memory, for who knows the token."""
+        """Remember: labeled rows, and new classes, without training. Needs a bearer token."""
         wanted = self.service.settings.token
         if wanted is None:
             raise Refusal(
@@ -567,10 +526,10 @@ class Paths:
 
         def read(body: RememberBody, columns: Columns) -> Addition:
             for name in ("labels", "ids"):
-                found = getattr(body, name)
-                if found is not None and len(found) != len(body.rows):
+                given = getattr(body, name)
+                if given is not None and len(given) != len(body.rows):
                     raise HierlearnError(
-                        f"rows has {len(body.rows):,} entries but {name} has {len(found):,}"
+                        f"rows has {len(body.rows):,} entries but {name} has {len(given):,}"
                     )
             labels = [[one] if isinstance(one, str) else one for one in body.labels]
             return Addition(Task(columns), labels, body.ids)
@@ -581,32 +540,31 @@ class Paths:
         )
 
     async def model(self, _: Any) -> Any:
-        """Describe the model."""
+        """What the model is and reads."""
         return self.service.model.describe()
 
     async def hierarchy(self, _: Any) -> Any:
-        """List the classes."""
+        """The classes: path, title, level, parents."""
         return await asyncio.to_thread(self.service.model.hierarchy_json)
 
     async def health(self, _: Any) -> Any:
-        """Say that the process is alive."""
+        """Whether the process is alive."""
         return {"status": "alive"}
 
     async def ready(self, _: Any) -> Any:
-        """Say whether requests are welcome."""
+        """Whether requests are welcome; 503 before a stop."""
         if not self.service.ready:
             raise Refusal(503, "the server is about to stop")
         return {"status": "ready"}
 
     async def metrics(self, _: Any) -> Any:
-        """Return the metrics."""
+        """Counts and seconds in the format of Prometheus."""
         content, kind = self.service.metrics()
         return Response(content, headers={"content-type": kind})
 
     async def docs(self, _: Any) -> Any:
         """Return the page that shows the OpenAPI description; it loads nothing from elsewhere."""
-        text = resources.files("hierlearn.service").joinpath("docs.html").read_text("utf-8")
-        return Response(text, media_type="text/html", headers=PAGE_HEADERS)
+        return Response(read_page("docs.html"), media_type="text/html", headers=PAGE_HEADERS)
 
     async def welcome(self, request: Any) -> Any:
         """Return a page that says what the model is and how to ask it."""
@@ -621,7 +579,13 @@ class Paths:
             "example": to_json({"rows": [model.inputs.example()]}).decode().replace("'", "'\\''"),
         }
         escaped = {name: html.escape(text, quote=False) for name, text in shown.items()}
-        return Response(WELCOME.format(**escaped), media_type="text/html", headers=PAGE_HEADERS)
+        page = Template(read_page("welcome.html")).substitute(escaped)
+        return Response(page, media_type="text/html", headers=PAGE_HEADERS)
+
+
+def read_page(name: str) -> str:
+    """Return a page of this package."""
+    return resources.files("hierlearn.service").joinpath(name).read_text("utf-8")
 
 
 def pieces(columns: Columns, options: Options, most: int) -> Iterator[Task]:
@@ -671,14 +635,6 @@ class Measured:
             self.service.latencies.labels(path).observe(time.perf_counter() - begin)
 
 
-def host_name(value: bytes) -> str | None:
-    """Return the name or address in a Host header, in lower case; None where it is none."""
-    match = HOST.fullmatch(value.strip())
-    if match is None:
-        return None
-    return (match[1] or match[2]).decode("ascii").lower().rstrip(".") or None
-
-
 class Door:
     """Middleware that looks at the host of requests, and reads what they left of their bodies.
 
@@ -698,13 +654,18 @@ class Door:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if has_body(scope["headers"]):
-            waits = any(name == b"expect" for name, _ in scope["headers"])
+        headers = scope["headers"]
+        if any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+            for name, value in headers
+        ):
+            waits = any(name == b"expect" for name, _ in headers)
             rest = Rest(receive, send, self.seconds, waits=waits)
             receive, send = rest.receive, rest.send
-        given = [value for name, value in scope["headers"] if name == b"host"]
-        host = host_name(given[0]) if len(given) == 1 else None
-        if host is None:
+        given = [value for name, value in headers if name == b"host"]
+        named = HOST.fullmatch(given[0].strip()) if len(given) == 1 else None
+        host = (named[1] or named[2]).decode("ascii").lower().rstrip(".") if named else ""
+        if not host:
             said = "the request needs one Host header with a name or an address"
             await answer_error(400, said)(scope, receive, send)
         elif not self.answers(host, scope.get("server")):
@@ -722,14 +683,6 @@ class Door:
             return ipaddress.ip_address(host) == ipaddress.ip_address((server or ("",))[0])
         except ValueError:
             return False
-
-
-def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request announces a body."""
-    return any(
-        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
-        for name, value in headers
-    )
 
 
 class Rest:

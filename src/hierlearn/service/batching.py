@@ -396,13 +396,13 @@ class Service:
 
     def _predict(self, questions: list[Question]) -> list[bytes]:
         """Return the answers as JSON without the brackets of a list."""
-        found = [b""] * len(questions)
+        bodies = [b""] * len(questions)
         for model in {id(one.model): one.model for one in questions}.values():
             places = [place for place, one in enumerate(questions) if one.model is model]
             answers = model.predict([questions[place].task for place in places])
             for place, own in zip(places, answers, strict=True):
-                found[place] = to_json(own)[1:-1]
-        return found
+                bodies[place] = to_json(own)[1:-1]
+        return bodies
 
     def _explain(self, questions: list[Question]) -> list[bytes]:
         return [to_json(one.model.explain(one.task, one.count))[1:-1] for one in questions]

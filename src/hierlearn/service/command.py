@@ -14,7 +14,7 @@ from hierlearn.cli import shared
 from hierlearn.cli.generate import MEMORY, options, takes
 from hierlearn.cli.generate import add_commands as register
 from hierlearn.cli.predict import ending_of
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,8 +102,6 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         serve model
         serve model --port 9000 --token-file token.txt --save
     """
-    import sys
-
     import torch
 
     from hierlearn.pipeline import Pipeline
@@ -123,7 +121,16 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         ) from None
 
     token = read_token(options["token_file"])
-    check_limits(options, token)
+    if options["save"] and token is None:
+        raise HierlearnError(
+            f"--save writes what POST /remember adds, which needs a token; give --token-file, or "
+            f"set {TOKEN}"
+        )
+    if options["max_queue"] < options["max_batch"]:
+        raise HierlearnError(
+            f"--max-queue {options['max_queue']:,} must be at least --max-batch "
+            f"{options['max_batch']:,}; raise the one or lower the other"
+        )
     if options["threads"] is not None:
         torch.set_num_threads(options["threads"])
     device = find_device(options["device"])
@@ -150,7 +157,10 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
     console = Console()
 
     def started(url: str) -> None:
-        print_plain(console, summary(loaded, model, token, options), f"listening on {url}")
+        where = f", written to {model}" if options["save"] else ", kept in memory"
+        growth = "remember is off: no token" if token is None else f"remember is on{where}"
+        classes = plural(len(loaded.hierarchy), "class", "classes")
+        print_plain(console, f"serving {model}: {classes}; {growth}", f"listening on {url}")
         print_plain(console, f"docs: {url}/docs; stop with Ctrl-C or SIGTERM")
         sys.stdout.flush()
 
@@ -165,20 +175,18 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
 def read_calibration(model: Pipeline, options: Mapping[str, Any], console: Any) -> Dataset | None:
     """Return the rows by which requests keep a risk, and say how many; None where none are."""
     from hierlearn.cli.evaluate import calibration_rows
-    from hierlearn.cli.model_rows import label_notes
-    from hierlearn.cli.sources import check_goes_with
-    from hierlearn.errors import plural
+    from hierlearn.cli.rows import check_goes_with, label_notes
     from hierlearn.terminal import print_plain
 
     if options["calibrate"] is None:
         check_goes_with(options, ("calibrate_rows",), "--calibrate")
         return None
-    found, condition = calibration_rows(model, options)
-    rows, source = plural(len(found), "row"), options["calibrate"]
+    dataset, condition = calibration_rows(model, options)
+    rows, source = plural(len(dataset), "row"), options["calibrate"]
     print_plain(console, f"a risk is kept by {rows} of {source}, if new ones are alike{condition}")
-    for note in label_notes(model, found):
+    for note in label_notes(model, dataset):
         print_plain(console, note)
-    return found
+    return dataset
 
 
 def read_token(path: Path | None) -> str | None:
@@ -202,29 +210,6 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
-def check_limits(options: Mapping[str, Any], token: str | None) -> None:
-    """Raise on options that do not go together."""
-    if options["save"] and token is None:
-        raise HierlearnError(
-            f"--save writes what POST /remember adds, which needs a token; give --token-file, or "
-            f"set {TOKEN}"
-        )
-    if options["max_queue"] < options["max_batch"]:
-        raise HierlearnError(
-            f"--max-queue {options['max_queue']:,} must be at least --max-batch "
-            f"{options['max_batch']:,}; raise the one or lower the other"
-        )
-
-
-def summary(model: Pipeline, folder: Path, token: str | None, options: Mapping[str, Any]) -> str:
-    """Say in one line what is served."""
-    from hierlearn.errors import plural
-
-    where = f", written to {folder}" if options["save"] else ", kept in memory"
-    growth = "remember is off: no token" if token is None else f"remember is on{where}"
-    return f"serving {folder}: {plural(len(model.hierarchy), 'class', 'classes')}; {growth}"
-
-
 def add_commands(app: typer.Typer) -> None:
     """Add the command to the command line."""
     register(app, serve, panel=MEMORY)
@@ -235,7 +220,7 @@ NOT_OF_ANSWERS = ("out", "force", "trust", "address", "workers", "gpus_per_worke
 
 def check_where(options: Mapping[str, Any]) -> None:
     """Raise on options that contradict each other, before any data is read."""
-    from hierlearn.cli.sources import check_not_given
+    from hierlearn.cli.rows import check_not_given
     from hierlearn.service.engine import check_engine
 
     if options["address"] is not None:
@@ -275,8 +260,7 @@ def open_streams(
     model: Pipeline, data: str, options: Mapping[str, Any]
 ) -> tuple[list[TableStream], str]:
     """Return the tables to predict on, and a note about them."""
-    from hierlearn.cli.model_rows import open_stream, reads_images
-    from hierlearn.cli.sources import check_not_given
+    from hierlearn.cli.rows import check_not_given, open_stream, reads_images
     from hierlearn.errors import HierlearnError, quoted
     from hierlearn.files.locations import is_standard
     from hierlearn.service.parts import check_alike, tables_in
@@ -314,7 +298,7 @@ def predict_on_engine(
         names: the columns of the answers.
         options: those of the command.
     """
-    from hierlearn.cli.errors import advise
+    from hierlearn.cli.output import advise
     from hierlearn.pipeline.answers import file_names
     from hierlearn.service.parts import (
         ROWS,
@@ -364,7 +348,7 @@ def written_parts(
     job: PartJob, done: Mapping[int, Record], options: Mapping[str, Any]
 ) -> list[Record]:
     """Write the parts that are missing, and show progress."""
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.service.clusters import RayEngine
     from hierlearn.service.parts import predict_parts, resources
     from hierlearn.terminal import Console, print_plain

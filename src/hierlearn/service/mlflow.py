@@ -155,13 +155,13 @@ class FrameModel:
         model, options = self.model, read_params(params or {})
         columns = self.columns(model_input)
         count, size = len(next(iter(columns.values()))), model.pipeline.batch_size()
-        found: dict[str, list[Any]] = {name: [] for name in model.decision(options).names}
+        answers: dict[str, list[Any]] = {name: [] for name in model.decision(options).names}
         for begin in range(0, count, size):
             some = {name: cells[begin : begin + size] for name, cells in columns.items()}
             p = model.pipeline.probabilities(model.inputs.chunk(some, begin).inputs)
             for name, cells in model.columns(p, options).items():
-                found[name] += cells
-        return pd.DataFrame(found, index=getattr(model_input, "index", None))
+                answers[name] += cells
+        return pd.DataFrame(answers, index=getattr(model_input, "index", None))
 
     def columns(self, given: Any) -> dict[str, list[Any]]:
         """Return inputs as columns of plain values."""
@@ -247,13 +247,13 @@ def flavor(
 
 def installed() -> list[str]:
     """Return what a model needs, in the versions that are installed."""
-    found = []
+    requirements = []
     for name in (*PACKAGES, "mlflow-skinny", "mlflow"):
         try:
-            found.append(f"{name}=={version(name).partition('+')[0]}")
+            requirements.append(f"{name}=={version(name).partition('+')[0]}")
         except PackageNotFoundError:
             continue
-    return found
+    return requirements
 
 
 def signature_of(model: ServedModel) -> Any:
@@ -367,13 +367,13 @@ class Tracker:
 
     def log_metrics(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Log numbers under names that MLflow takes; what is not finite is left out."""
-        found = {
+        numbers = {
             NO_NAME.sub("_", name): float(value)
             for name, value in values.items()
             if isinstance(value, (int, float)) and math.isfinite(value)
         }
-        if found:
-            self.mlflow.log_metrics(found, step=step)
+        if numbers:
+            self.mlflow.log_metrics(numbers, step=step)
 
     def log_result(self, pipeline: Pipeline, folder: Path | str | None = None) -> None:
         """Log the metrics of a trained pipeline, its recipe, and the model itself.

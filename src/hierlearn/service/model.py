@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.datasets.tables.stream import Chunk
     from hierlearn.decoding import Decoder
     from hierlearn.metrics.answers import Answers
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.explain import Evidence
     from hierlearn.service.rows import Columns
 
 MOST_KEPT = 64  # different options of requests whose decoders are kept
@@ -125,39 +123,33 @@ class ServedModel:
     def decision(self, options: Options) -> Decision:
         """Return how options are met; raise on those that the model cannot meet."""
         with self._lock:
-            found = self._decisions.get(options)
-        if found is not None:
-            return found
+            decision = self._decisions.get(options)
+        if decision is not None:
+            return decision
         pipeline = self.pipeline
-        more = {} if options.threshold is None else {"threshold": options.threshold}
         if options.risk is None:
-            decoder = pipeline.make_decoder(options.decoder, **more)
-        else:
-            decoder = self._keeping(options)
-        layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
-        layout.check(pipeline)
-        found = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
-        with self._lock:
-            while len(self._decisions) >= MOST_KEPT:
-                self._decisions.pop(next(iter(self._decisions)))
-            self._decisions[options] = found
-        return found
-
-    def _keeping(self, options: Options) -> Decoder:
-        """Return the decoder that keeps the risk of options."""
-        assert options.risk is not None
-        if options.threshold is not None:
+            more = {} if options.threshold is None else {"threshold": options.threshold}
+            decoder: Any = pipeline.make_decoder(options.decoder, **more)
+        elif options.threshold is not None:
             raise HierlearnError("risk finds the threshold itself; leave threshold out")
-        if self.calibration is None:
+        elif self.calibration is None:
             raise HierlearnError(
                 "the server has no rows to keep a risk by; start it with --calibrate, or give a "
                 "threshold instead of risk"
             )
-        name = options.decoder or CALIBRATED
-        decoder = calibratable(self.pipeline.make_decoder(name), name)
-        found = self.calibrating
-        made: Decoder = decoder.calibrate(found.p, found.targets, options.risk)
-        return made
+        else:
+            name = options.decoder or CALIBRATED
+            decoder = calibratable(pipeline.make_decoder(name), name)
+            rows = self.calibrating
+            decoder = decoder.calibrate(rows.p, rows.targets, options.risk)
+        layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
+        layout.check(pipeline)
+        decision = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
+        with self._lock:
+            while len(self._decisions) >= MOST_KEPT:
+                self._decisions.pop(next(iter(self._decisions)))
+            self._decisions[options] = decision
+        return decision
 
     @cached_property
     def calibrating(self) -> Answers:
@@ -175,31 +167,38 @@ class ServedModel:
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
         own = self.decision(options)
-        found = answers(p, own.decoder, self.pipeline, self.label_sep, self.classes)
+        columns = answers(p, own.decoder, self.pipeline, self.label_sep, self.classes)
         if own.layout.levels:
             levels = own.layout.levels
-            found |= level_columns(p, own.decoder, self.classes, levels, self.label_sep)
+            columns |= level_columns(p, own.decoder, self.classes, levels, self.label_sep)
         if own.layout.top:
-            found |= top_columns(p, self.pipeline, self.classes, own.layout.top)
-        return {name: plain(found[name]) for name in own.names}
+            columns |= top_columns(p, self.pipeline, self.classes, own.layout.top)
+        return {name: plain(columns[name]) for name in own.names}
 
     def predict(self, tasks: Sequence[Task]) -> list[list[dict[str, Any]]]:
         """Return the answers of all tasks, one object per row, computed as one batch."""
-        chunk = self.inputs.chunk(joined(tasks), tasks[0].first if len(tasks) == 1 else 0)
+        columns, first = tasks[0].columns, tasks[0].first
+        if len(tasks) > 1:
+            first = 0
+            columns = {
+                name: list(chain.from_iterable(one.columns[name] for one in tasks))
+                for name in columns
+            }
+        chunk = self.inputs.chunk(columns, first)
         p = self.probabilities(chunk.inputs)
         parts = torch.split(p, [len(task) for task in tasks])
         alike: dict[Options, list[int]] = {}
         for number, task in enumerate(tasks):
             alike.setdefault(task.options, []).append(number)
-        found: list[list[dict[str, Any]]] = [[] for _ in tasks]
+        answers: list[list[dict[str, Any]]] = [[] for _ in tasks]
         for options, numbers in alike.items():
             own = p if len(alike) == 1 else torch.cat([parts[number] for number in numbers])
             rows = as_objects(self.columns(own, options))
             begin = 0
             for number in numbers:
-                found[number] = rows[begin : begin + len(tasks[number])]
+                answers[number] = rows[begin : begin + len(tasks[number])]
                 begin += len(tasks[number])
-        return found
+        return answers
 
     # ------------------------------------------------------------------ explaining
 
@@ -222,32 +221,27 @@ class ServedModel:
         """
         chunk = self.inputs.chunk(task.columns, task.first)
         p = self.probabilities(chunk.inputs)
-        columns = self.columns(p, task.options)
-        name, found = self._evidence(chunk, p, task.options, count)
-        return [
-            {**answer, name: own} for answer, own in zip(as_objects(columns), found, strict=True)
-        ]
-
-    def _evidence(
-        self, chunk: Chunk, p: Tensor, options: Options, count: int
-    ) -> tuple[str, list[list[dict[str, Any]]]]:
-        """Return what answers rest on, and what that is called."""
+        objects = as_objects(self.columns(p, task.options))
+        name, hierarchy = "rows", self.pipeline.hierarchy
+        evidence: list[list[dict[str, Any]]]
         if not self.has_memory and has_parts(self.pipeline):
-            chosen = first_classes(p, self.decision(options).decoder)
+            name = "parts"
+            chosen = first_classes(p, self.decision(task.options).decoder)
             every = reasons(self.pipeline, chunk.inputs, chosen, count)
-            return "parts", [[vars(one) for one in own] for own in every]
-        found = explain(self.pipeline, chunk.inputs, count)
-        return "rows", [[self._row(one) for one in own] for own in found]
-
-    def _row(self, one: Evidence) -> dict[str, Any]:
-        """Return a remembered row as an object."""
-        row: dict[str, Any] = {"id": one.id, "weight": one.weight, "labels": list(one.labels)}
-        hierarchy = self.pipeline.hierarchy
-        if hierarchy.has_titles:
-            row["titles"] = joined_titles(hierarchy, one.labels, self.label_sep)
-        if one.text is not None:
-            row["text"] = one.text
-        return row
+            evidence = [[vars(one) for one in own] for own in every]
+        else:
+            evidence = [[] for _ in objects]
+            for rows, remembered in zip(
+                evidence, explain(self.pipeline, chunk.inputs, count), strict=True
+            ):
+                for one in remembered:
+                    row = {"id": one.id, "weight": one.weight, "labels": list(one.labels)}
+                    if hierarchy.has_titles:
+                        row["titles"] = joined_titles(hierarchy, one.labels, self.label_sep)
+                    if one.text is not None:
+                        row["text"] = one.text
+                    rows.append(row)
+        return [{**answer, name: own} for answer, own in zip(objects, evidence, strict=True)]
 
     # ------------------------------------------------------------------ growing
 
@@ -307,20 +301,12 @@ class ServedModel:
         return self._hierarchy
 
 
-def joined(tasks: Sequence[Task]) -> Columns:
-    """Return the columns of several tasks as one."""
-    if len(tasks) == 1:
-        return tasks[0].columns
-    names = tasks[0].columns
-    return {name: list(chain.from_iterable(one.columns[name] for one in tasks)) for name in names}
-
-
 def plain(column: Any) -> list[Any]:
     """Return a column as Python values, None where a value is masked."""
     if isinstance(column, CodedColumn):
         return [column.values[code] for code in column.codes.tolist()]
-    found: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
-    return found
+    values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
+    return values
 
 
 def as_objects(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

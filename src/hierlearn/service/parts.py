@@ -135,11 +135,11 @@ class PartFolder:
     def _record(self, part: int) -> Record | None:
         """Return the record of a part; None unless it is complete."""
         try:
-            found = Record(**read_json(self.record_path(part)))
+            record = Record(**read_json(self.record_path(part)))
             size = self.path(part).stat().st_size
         except (HierlearnError, TypeError, OSError):
             return None
-        return found if found.bytes == size else None
+        return record if record.bytes == size else None
 
     def complete(
         self, part: int, rows: int, stopped: int, unanswered: int, formulas: int
@@ -298,11 +298,11 @@ class PartJob:
 
 def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
     """Return the parts of tables, of so many rows at most; raise where there are no rows."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     before = 0
     for number, stream in enumerate(streams):
         for part in stream.parts(rows):
-            found.append(Piece(number, part, before + part.before))
+            pieces.append(Piece(number, part, before + part.before))
             if part.rows is None:
                 if number + 1 < len(streams):
                     raise DataError(
@@ -310,12 +310,12 @@ def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
                         f"compressed or has one column or unusual quotes; name it alone, or "
                         f"convert it to Parquet"
                     )
-                return found
-        if found and found[-1].table == number:
-            before += found[-1].part.before + (found[-1].part.rows or 0)
-    if not found:
+                return pieces
+        if pieces and pieces[-1].table == number:
+            before += pieces[-1].part.before + (pieces[-1].part.rows or 0)
+    if not pieces:
         raise streams[0].file.no_rows()
-    return found
+    return pieces
 
 
 def even_rows(pipeline: Pipeline, rows: int) -> int:
@@ -335,8 +335,8 @@ def even_rows(pipeline: Pipeline, rows: int) -> int:
 def tables_in(source: str) -> list[Location]:
     """Return the tables that a source names: a file, or those of a folder or pattern by name."""
     if is_address(source) or has_magic(source):
-        found = find_files(as_location(source), ".parquet")
-        return [one.absolute() if isinstance(one, Path) else one for one in found]
+        tables = find_files(as_location(source), ".parquet")
+        return [one.absolute() if isinstance(one, Path) else one for one in tables]
     path = Path(source).absolute()
     if not path.is_dir():
         return [path]

@@ -75,7 +75,7 @@ def bench(
         bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json
         bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64
     """
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.rows import split_names
 
     chosen = given(options, [name for name in options if name not in OWN])
     names = None if options["losses"] is None else split_names(options["losses"])
@@ -87,7 +87,7 @@ def bench(
         else with_data({"data": data, **chosen}, options, names)
     )
     if options["json"] is not None:
-        from hierlearn.cli.show import write_json
+        from hierlearn.cli.output import write_json
         from hierlearn.terminal import Console, print_plain
 
         write_json(options["json"], figures)
@@ -98,7 +98,7 @@ def without_data(
     chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
 ) -> dict[str, Any]:
     """Time losses on random labels, and return the figures."""
-    from hierlearn.cli.sources import check_goes_with, check_not_given, open_hierarchy
+    from hierlearn.cli.rows import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.terminal import Console
     from hierlearn.training.processes import find_device
@@ -131,8 +131,8 @@ def with_data(
 
     import torch
 
-    from hierlearn.cli.show import working
-    from hierlearn.cli.sources import check_not_given
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import check_not_given
     from hierlearn.pipeline.run import profile
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.prepare import prepare
@@ -241,7 +241,7 @@ def bench_losses(
         names: of the losses; None for those that are used most.
         rounds: timed steps of each.
     """
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.losses import LOSSES
     from hierlearn.terminal import Table, print_plain
 

@@ -60,8 +60,8 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
         cafa evaluate model genes.csv --annotations genes.gaf
         cafa evaluate model genes.csv --rows test --threshold-from valid --out figures.json
     """
-    from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import write_json
+    from hierlearn.cli.output import write_json
+    from hierlearn.cli.rows import pick_rows
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
@@ -106,8 +106,8 @@ def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
         cafa threshold model genes.csv --rows valid --out tuned
     """
     from hierlearn.cli.memory import check_destination, write_changed
-    from hierlearn.cli.model_rows import pick_rows
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import pick_rows
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.cafa import cafa_curve
     from hierlearn.terminal import Console, print_plain
@@ -155,8 +155,8 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
         cafa predict model new.csv --id-column gene --out scores.tsv
         cafa predict model new.csv --id-column gene --out scores.tsv --force
     """
-    from hierlearn.cli.model_rows import is_table, open_stream
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import is_table, open_stream
     from hierlearn.lab.cafa import cafa_writer
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
@@ -196,7 +196,7 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 def load(model: Path, data: str, options: Mapping[str, Any]) -> tuple[Pipeline, Dataset]:
     """Return a model and its labeled rows."""
-    from hierlearn.cli.model_rows import open_labeled
+    from hierlearn.cli.rows import open_labeled
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.evaluate import check_hierarchy
     from hierlearn.training.processes import find_device
@@ -225,7 +225,7 @@ def information_of(
 
 def curves(model: Pipeline, rows: Dataset, ic: Tensor) -> dict[str, CafaCurve]:
     """Return the curve of each namespace."""
-    from hierlearn.cli.show import working
+    from hierlearn.cli.output import working
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.cafa import cafa_curves
 

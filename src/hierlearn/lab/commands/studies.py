@@ -109,7 +109,7 @@ def compare(
         compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5
         compare --suite clus --data-dir DATA --out clus
     """
-    from hierlearn.cli.sources import check_goes_with, open_dataset, split_names
+    from hierlearn.cli.rows import check_goes_with, open_dataset, split_names
 
     check_where(options)
     console = Console()
@@ -161,7 +161,7 @@ def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[
 
 def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
     """Return the protocol of a study's options."""
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.rows import split_names
 
     chosen = given(options)
     metrics = {} if options.get("metrics") is None else {"metrics": split_names(options["metrics"])}
@@ -223,7 +223,7 @@ def bar(
     candidates: int,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, int], None]]]:
     """Show one bar over all runs with the time left; yield the callbacks of tune and compare."""
-    from hierlearn.cli.errors import AGAIN, advise
+    from hierlearn.cli.output import AGAIN, advise
 
     console = Console(stderr=True)
     shown = progress(console, "percent", "left", disable=not console.is_terminal)
@@ -259,7 +259,7 @@ def finish(console: Console, study: Study) -> None:
 
 def compare_sets(data: str | None, options: Mapping[str, Any], console: Console) -> None:
     """Compare methods on the sets of a suite, and write one page over all of them."""
-    from hierlearn.cli.sources import check_data_dir, check_not_given, split_names
+    from hierlearn.cli.rows import check_data_dir, check_not_given, split_names
 
     asked = {**options, "data": data, "tune": options["tune"] != "none"}
     refused = ("data", *shared.COLUMN_NAMES, "tune", "trials")
@@ -408,7 +408,7 @@ def noise(
         noise synthetic --methods bce,hcl --rates 0,0.2,0.4
         noise rows.csv --label class --kinds labels --draws 5
     """
-    from hierlearn.cli.sources import open_dataset, split_names
+    from hierlearn.cli.rows import open_dataset, split_names
     from hierlearn.lab.candidates import parse_candidates
     from hierlearn.lab.noise import (
         cells,
@@ -464,7 +464,7 @@ def noise(
 
 def numbers(text: str) -> list[float]:
     """Read a comma-separated list of numbers."""
-    from hierlearn.cli.sources import split_names
+    from hierlearn.cli.rows import split_names
 
     found = []
     for word in split_names(text):
@@ -537,7 +537,7 @@ def paper(**options: Any) -> None:
         paper --data-dir DATA
         paper --data-dir DATA --seeds 3 --device cpu --out mine
     """
-    from hierlearn.cli.sources import open_named
+    from hierlearn.cli.rows import open_named
     from hierlearn.lab import paper
     from hierlearn.lab.compare import write_study
     from hierlearn.lab.study import check_collection
