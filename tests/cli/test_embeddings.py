@@ -55,7 +55,8 @@ def test_vectors_in_a_column(folder, call):
     call("predict model new.parquet --keep class -o out.csv")
     assert accuracy(folder / "out.csv") > 0.75
     call("remember model new.parquet --label class -o bigger")
-    assert "leave --features out" in call("predict model new.parquet --features a -o c.csv", 2)
+    message = call("predict model new.parquet --features a -o c.csv", 2)
+    assert "the model reads embeddings and does not take --features; leave it out" in message
 
 
 def test_many_columns_are_named_by_a_range():
