@@ -212,16 +212,24 @@ class Cost(Decoder):
         self.needs_tree = isinstance(cost, str)
         super().__init__(label_space)
         self.candidates = candidate_classes(self.label_space, candidates)
-        if isinstance(cost, str):
-            if cost not in COSTS:
-                raise HierlearnError(unknown_name("cost", cost, COSTS))
-            self.cost: str | Tensor = cost
-        elif not isinstance(cost, torch.Tensor):
+        if isinstance(cost, str) and cost not in COSTS:
+            raise HierlearnError(unknown_name("cost", cost, COSTS))
+        self.cost = cost if isinstance(cost, str) else self._checked(cost)
+
+    def _checked(self, cost: Tensor) -> Tensor:
+        """Return the (K, C) costs of the candidates, in double precision."""
+        candidates, classes = self.candidates, len(self.hierarchy)
+        count = len(candidates)
+        if cost.dim() != 2 or cost.shape[1] != classes or cost.shape[0] not in (classes, count):
+            more = f" or ({count}, {classes})" if count != classes else ""
+            raise HierlearnError(f"cost {tuple(cost.shape)} must be ({classes}, {classes}){more}")
+        table = cost.detach().double()
+        if not table.isfinite().all():
+            row, column = (int(i) for i in (~table.isfinite()).nonzero()[0])
             raise HierlearnError(
-                f"cost must be one of {', '.join(COSTS)}, or in Python a tensor, not {cost!r}"
+                f"cost[{row}, {column}] is {table[row, column].item()}; costs must be finite"
             )
-        else:
-            self.cost = candidate_rows(cost, self.candidates, len(self.hierarchy))
+        return table if len(table) == count else table[candidates.to(table.device)]
 
     def remedy(self) -> str:
         """Return the alternatives on a DAG, a cost tensor first."""
@@ -240,18 +248,3 @@ class Cost(Decoder):
         if allowed is not None:
             costs = costs.masked_fill(~allowed[candidates], torch.inf)
         return candidates[costs.argmin(dim=1)]
-
-
-def candidate_rows(cost: Tensor, candidates: Tensor, classes: int) -> Tensor:
-    """Return the (K, C) costs of the candidates, in double precision."""
-    count = len(candidates)
-    if cost.dim() != 2 or cost.shape[1] != classes or cost.shape[0] not in (classes, count):
-        rows = f"({classes}, {classes})" + (f" or ({count}, {classes})" if count != classes else "")
-        raise HierlearnError(f"cost {tuple(cost.shape)} must be {rows}")
-    table = cost.detach().double()
-    if not table.isfinite().all():
-        row, column = (int(i) for i in (~table.isfinite()).nonzero()[0])
-        raise HierlearnError(
-            f"cost[{row}, {column}] is {table[row, column].item()}; costs must be finite"
-        )
-    return table if len(table) == count else table[candidates.to(table.device)]

@@ -17,7 +17,7 @@ import torch
 from hierlearn.decoding.probabilities import TerminalMass, as_tensor, checked_rows, slack_of
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.structure import row_chunks, row_width
+from hierlearn.hierarchy.structure import expand_ranges, row_chunks, row_width
 from hierlearn.options import CheckedArguments
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.structure import Ints
 
 Answers = Literal["class", "set", "candidates"]
 ROOT = -1  # the class number of the implicit root
@@ -199,6 +200,29 @@ def ancestor_sets(label_space: LabelSpace | Hierarchy, classes: Tensor) -> Tenso
 
 
 # ---------------------------------------- edges
+
+
+def positives(targets: Tensor) -> tuple[Ints, Ints]:
+    """Return rows and class numbers of the positive entries, by row, then class."""
+    rows, numbers = targets.nonzero().T.cpu().numpy()
+    return rows, numbers
+
+
+def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
+    """Raise for a positive class with a parent that is not positive."""
+    rows, numbers = positives(targets)
+    edges, fan_in = expand_ranges(hierarchy.structure.parent_offsets, numbers)
+    above = hierarchy.structure.parent_ids[edges]
+    flat = rows.repeat(fan_in) * len(hierarchy) + above
+    holds = targets.reshape(-1)[torch.from_numpy(flat).to(targets.device)]
+    if not bool(holds.all()):
+        first = int((~holds).nonzero()[0])
+        below = hierarchy.names[numbers.repeat(fan_in)[first]]
+        raise HierlearnError(
+            f"row {rows.repeat(fan_in)[first]}: targets are not closed: {below!r} is positive but "
+            f"its parent {hierarchy.names[above[first]]!r} is not; make targets with "
+            f"Hierarchy.encode"
+        )
 
 
 def topmost(x: Tensor, hierarchy: Hierarchy) -> Tensor:

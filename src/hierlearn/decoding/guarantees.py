@@ -55,13 +55,15 @@ at least 1 - risk, over the draw of both.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hierlearn.decoding.classes import greedy_chain, last_of
-from hierlearn.decoding.decoder import ROOT, Answers, Decoder, most_specific
+from hierlearn.decoding.decoder import ROOT, Answers, Decoder, check_closed, most_specific
 from hierlearn.decoding.probabilities import (
     as_tensor,
     check_fraction,
@@ -71,17 +73,14 @@ from hierlearn.decoding.probabilities import (
 )
 from hierlearn.errors import HierlearnError, arg, shown
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.hierarchy.structure import row_chunks, row_width
+from hierlearn.hierarchy.structure import row_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from hierlearn.decoding.probabilities import Probabilities
     from hierlearn.hierarchy import Hierarchy
-
-MANY_ROWS = 1e15  # below, floats hold every integer
+MOST_ROWS = 10**9  # of a calibration set
 
 
 def check_risk(risk: float) -> None:
@@ -102,29 +101,15 @@ def rank_of(risk: float, count: int) -> int:
     rows: object = count
     if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 0:
         raise HierlearnError(f"{arg('count')} must be the number of rows, not {shown(rows)}")
-    if 1 / (count + 1) > risk:
-        needed = f"{1 / risk:.3g}" if risk * MANY_ROWS < 1 else f"{least_rows(risk):,}"
+    # 0.29 * 100 is less than 29 in floating point, and 29 / 100 is 0.29.
+    fraction = Fraction(risk).limit_denominator(MOST_ROWS)
+    rank = int(fraction * (count + 1))
+    if not rank:
+        needed = f"{math.ceil(1 / fraction) - 1:,}" if fraction else f"{1 / risk:.3g}"
         raise HierlearnError(
             f"a risk of {risk} needs at least {needed} calibration rows, but there are {count}"
         )
-    return largest(lambda k: k / (count + 1) <= risk, int(risk * (count + 1)))
-
-
-def least_rows(risk: float) -> int:
-    """Return the smallest n with 1 / (n + 1) <= risk."""
-    return largest(lambda n: 1 / (n + 1) > risk, int(1 / risk)) + 1
-
-
-def largest(holds: Callable[[int], bool], guess: int) -> int:
-    """Return the largest integer for which it holds, near a guess that rounding may have shifted.
-
-    The product 0.29 * 100 is less than 29, but 29 / 100 is 0.29.
-    """
-    while holds(guess + 1):
-        guess += 1
-    while not holds(guess):
-        guess -= 1
-    return guess
+    return rank
 
 
 def check_calibration(
@@ -132,31 +117,14 @@ def check_calibration(
 ) -> int:
     """Raise for an unsuitable calibration set; return the rank that the risk allows."""
     check_probabilities(probabilities, hierarchy)
-    check_targets(targets, probabilities, hierarchy)
-    return rank_of(risk, len(probabilities))
-
-
-def check_targets(targets: Tensor, probabilities: Tensor, hierarchy: Hierarchy) -> None:
-    """Raise unless targets are bool, match the probabilities and are closed."""
     if targets.shape != probabilities.shape:
         raise HierlearnError(
             f"targets {tuple(targets.shape)} must match probabilities {tuple(probabilities.shape)}"
         )
     if targets.dtype != torch.bool:
         raise HierlearnError(f"targets must be bool, not {targets.dtype}")
-    structure = hierarchy.structure
-    ends = (structure.edge_children, structure.parent_ids)
-    child, parent = (torch.tensor(ids, device=targets.device) for ids in ends)
-    for rows in row_chunks(len(targets), max(1, len(child))):
-        part = targets[rows]
-        broken = part.index_select(1, child) & ~part.index_select(1, parent)  # (n, E)
-        if broken.any():
-            row, edge = (int(i) for i in broken.nonzero()[0])
-            below, above = (hierarchy.names[int(end[edge])] for end in (child, parent))
-            raise HierlearnError(
-                f"row {rows.start + row}: targets are not closed: {below!r} is positive but its "
-                f"parent {above!r} is not; make targets with Hierarchy.encode"
-            )
+    check_closed(targets, hierarchy)
+    return rank_of(risk, len(probabilities))
 
 
 # ---------------------------------------- risk

@@ -52,18 +52,13 @@ def as_tensor(values: Probabilities, what: str = "probabilities") -> Tensor:
     if isinstance(values, Tensor):
         return values
     if isinstance(values, HeadOutput):
-        return output_probabilities(values)
+        # Detached first: the output keeps what it computes, and a loss may need its graph later.
+        flat = values.map(Tensor.detach).flat()  # links read (N, C)
+        if values.members is None:
+            return flat.probabilities
+        members = (part.reshape(values.shape) for part in flat.pair)
+        return HeadOutput(*members).mean().probabilities
     return array_tensor(values, what)
-
-
-def output_probabilities(output: HeadOutput) -> Tensor:
-    """Return the (N, C) probabilities of an output, the members' averaged."""
-    # Detached first: the output keeps what it computes, and a loss may need its graph later.
-    flat = output.map(Tensor.detach).flat()  # links read (N, C)
-    if output.members is None:
-        return flat.probabilities
-    members = (part.reshape(output.shape) for part in flat.pair)
-    return HeadOutput(*members).mean().probabilities
 
 
 def array_tensor(values: Any, what: str) -> Tensor:
@@ -110,22 +105,16 @@ def check_probabilities(p: Tensor, hierarchy: Hierarchy) -> bool:
         return True
     least, most = (float(end) for end in torch.aminmax(p))  # NaN if one value is
     if not (least >= -OUTSIDE and most <= 1 + OUTSIDE):
-        raise HierlearnError(first_outside(p, hierarchy))
+        for rows in row_chunks(len(p), len(hierarchy)):
+            wrong = ~((p[rows] >= -OUTSIDE) & (p[rows] <= 1 + OUTSIDE))
+            if wrong.any():
+                row, number = (int(i) for i in wrong.nonzero()[0])
+                raise HierlearnError(
+                    f"row {rows.start + row}: the probability of {hierarchy.names[number]!r} is "
+                    f"{p[rows.start + row, number].item():g}, outside [0, 1]; turn logits into "
+                    f"probabilities with a link"
+                )
     return least >= 0 and most <= 1
-
-
-def first_outside(p: Tensor, hierarchy: Hierarchy) -> str:
-    """Return the error message for the first value outside [0, 1]."""
-    for rows in row_chunks(len(p), len(hierarchy)):
-        wrong = ~((p[rows] >= -OUTSIDE) & (p[rows] <= 1 + OUTSIDE))
-        if wrong.any():
-            row, number = (int(i) for i in wrong.nonzero()[0])
-            break
-    return (
-        f"row {rows.start + row}: the probability of {hierarchy.names[number]!r} is "
-        f"{p[rows.start + row, number].item():g}, outside [0, 1]; turn logits into probabilities "
-        f"with a link"
-    )
 
 
 def widened(p: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ every ranking, and every set of the classes whose p is at least one half (compar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
+from hierlearn.decoding.decoder import most_specific
 from hierlearn.decoding.probabilities import TerminalMass
 from hierlearn.hierarchy.propagate import log_zero
 from hierlearn.hierarchy.structure import expand_ranges, row_chunks
@@ -126,12 +127,7 @@ class Scaling:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "kind": self.kind,
-            "slopes": list(self.slopes),
-            "shares": list(self.shares),
-            "empty": self.empty,
-        }
+        return {**asdict(self), "slopes": list(self.slopes), "shares": list(self.shares)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> Scaling | None:
@@ -191,7 +187,7 @@ def fit_scaling(
         by_level: make every level of a tree as sure as it should be, which may change which
             terminal class is the most probable.
     """
-    ends = terminal_ends(targets, label_space)
+    ends = most_specific(targets.bool(), label_space.hierarchy)
     counts = ends.sum(dim=1)
     # Where classes below a label are unknown, a row without one says nothing.
     empty = mask is None and bool((counts == 0).any())
@@ -219,16 +215,6 @@ def sums_to_one(p: Tensor, label_space: LabelSpace, *, at_most: bool = False) ->
         if not at_most and bool((missed < -SLACK).any()):
             return False
     return True
-
-
-def terminal_ends(targets: Tensor, label_space: LabelSpace) -> Tensor:
-    """Return (N, C) the true classes without a true class below them."""
-    structure = label_space.hierarchy.structure
-    child = torch.tensor(structure.edge_children, device=targets.device)
-    parent = torch.tensor(structure.parent_ids, device=targets.device)
-    below = torch.zeros(targets.shape, dtype=torch.int32, device=targets.device)
-    below.index_add_(1, parent, targets.index_select(1, child).int())
-    return targets.bool() & (below == 0)
 
 
 @dataclass(frozen=True)
@@ -279,7 +265,7 @@ class Choices:
         place[order] = np.arange(len(above)) - offsets[above[order] + 1]
         true = targets.cpu().numpy().astype(bool)
         if stops:
-            last = terminal_ends(targets, label_space).cpu().numpy()
+            last = most_specific(targets.bool(), label_space.hierarchy).cpu().numpy()
             ended = last[:, ends]
             if empty:
                 ended[:, 0] = ~true.any(axis=1)
@@ -306,7 +292,7 @@ class Choices:
         """Return the choices of a terminal class."""
         terminals = label_space.terminal_ids()
         q = TerminalMass(label_space.hierarchy)(p.cpu().double()).index_select(1, terminals)
-        ends = terminal_ends(targets, label_space).cpu().index_select(1, terminals)
+        ends = most_specific(targets.bool(), label_space.hierarchy).cpu().index_select(1, terminals)
         kept = ends.any(dim=1)  # a row may end at a class that is not terminal
         taken = ends[kept].int().argmax(dim=1).numpy()
         begin = np.arange(len(taken)) * len(terminals)
@@ -460,5 +446,4 @@ def minimum(
     from scipy.optimize import minimize
 
     search: Any = minimize
-    found: Floats = search(function, start, jac=True, method="L-BFGS-B", bounds=limits).x
-    return found
+    return np.asarray(search(function, start, jac=True, method="L-BFGS-B", bounds=limits).x)

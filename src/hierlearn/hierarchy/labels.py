@@ -1,7 +1,8 @@
 """Labels: the annotations of each row, as targets, terminal classes and masks.
 
 Stored sparse, as the class numbers of each row, and made dense for the requested rows only, so
-that a large dataset never needs its N x C targets at once.
+that a large dataset never needs its N x C targets at once. Where many rows have few label sets,
+each set is stored once, and a row costs 4 bytes.
 
     targets   (N, C) closed multi-hot: the annotated labels and their ancestors
     terminal  the most specific classes of a row: positive, without a positive child
@@ -95,8 +96,8 @@ class Labels:
 
     hierarchy: Hierarchy
     unlabeled_descendants: UnlabeledDescendants
-    annotated: tuple[Ints, Ints]  # CSR: offsets (N + 1,), class numbers
-    closed: tuple[Ints, Ints]  # the same with all ancestors
+    sets: tuple[Ints, Ints]  # CSR: offsets, class numbers; of every row, or of the sets they share
+    of_row: NDArray[np.int32] | None  # (N,) the number of the set of each row; None for its own
 
     def __init__(
         self,
@@ -117,13 +118,11 @@ class Labels:
         if not isinstance(rows, (str, bytes)):  # look_up words what is wrong with one text
             rows = as_rows(rows, hierarchy.sep)
             rows = (None if has_no_label(row) else row for row in rows)
-        annotated = hierarchy.look_up(rows, numbers=numbers)
-        closed = hierarchy.close(*annotated)
         vars(self).update(
             hierarchy=hierarchy,
             unlabeled_descendants=unlabeled_descendants,
-            annotated=annotated,
-            closed=closed,
+            sets=hierarchy.look_up(rows, numbers=numbers),
+            of_row=None,
         )
 
     @classmethod
@@ -145,8 +144,8 @@ class Labels:
         new = cls((), hierarchy, unlabeled_descendants=unlabeled_descendants)
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(hierarchy):
             raise LabelError(f"class numbers must lie in 0..{len(hierarchy) - 1}")
-        annotated = (np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64))
-        vars(new).update(annotated=annotated, closed=hierarchy.close(*annotated))
+        sets = (np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64))
+        vars(new).update(sets=sets)
         return new
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -156,35 +155,64 @@ class Labels:
         raise AttributeError(f"Labels are immutable; {name} cannot be deleted")
 
     def __len__(self) -> int:
-        return len(self.annotated[0]) - 1
+        return len(self.sets[0]) - 1 if self.of_row is None else len(self.of_row)
 
     def __repr__(self) -> str:
         policy = f"unlabeled_descendants={self.unlabeled_descendants!r}"
         return f"Labels({len(self)} rows, {self.hierarchy!r}, {policy})"
 
     @cached_property
+    def closed_sets(self) -> tuple[Ints, Ints]:
+        """CSR (offsets, class numbers): the sets with all ancestors."""
+        return self.hierarchy.close(*self.sets)
+
+    @cached_property
+    def terminal_sets(self) -> tuple[Ints, Ints]:
+        """CSR (offsets, class numbers): the most specific classes of each set."""
+        offsets, numbers = self.closed_sets
+        count = len(offsets) - 1
+        sets = np.repeat(np.arange(count), np.diff(offsets))
+        keep = self.hierarchy.most_specific(sets, numbers)
+        sizes = np.bincount(sets[keep], minlength=count)
+        return np.concatenate([[0], np.cumsum(sizes)]), numbers[keep]
+
+    @cached_property
+    def annotated(self) -> tuple[Ints, Ints]:
+        """CSR (offsets, class numbers): the annotated classes of each row."""
+        return self._of_rows(self.sets)
+
+    @cached_property
+    def closed(self) -> tuple[Ints, Ints]:
+        """CSR (offsets, class numbers): the annotated classes of each row with all ancestors."""
+        return self._of_rows(self.closed_sets)
+
+    @cached_property
     def terminal(self) -> tuple[Ints, Ints]:
         """CSR (offsets, class numbers): the most specific classes of each row."""
-        offsets, numbers = self.closed
-        rows = np.repeat(np.arange(len(self)), np.diff(offsets))
-        keep = self.hierarchy.most_specific(rows, numbers)
-        counts = np.bincount(rows[keep], minlength=len(self))
-        return np.concatenate([[0], np.cumsum(counts)]), numbers[keep]
+        return self._of_rows(self.terminal_sets)
+
+    def _of_rows(self, csr: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        if self.of_row is None:
+            return csr
+        offsets, numbers = csr
+        positions, counts = expand_ranges(offsets, self.of_row.astype(np.int64))
+        return np.concatenate([[0], np.cumsum(counts)]), numbers[positions]
 
     @cached_property
     def terminal_classes(self) -> Ints:
         """The terminal classes of these rows: the leaves, and inner classes that end a row."""
-        return np.union1d(self.hierarchy.leaves, self.terminal[1])
+        return np.union1d(self.hierarchy.leaves, self.terminal_sets[1])
 
     @cached_property
     def counts(self) -> Ints:
         """(C,) the number of rows of each class, descendants' rows included."""
-        return np.bincount(self.closed[1], minlength=len(self.hierarchy))
+        return self.weighted_counts()[0].astype(np.int64)
 
     @property
     def terminal_counts(self) -> Ints:
         """(N,) how many terminal classes each row has."""
-        return np.diff(self.terminal[0])
+        counts = np.diff(self.terminal_sets[0])
+        return counts if self.of_row is None else counts[self.of_row]
 
     def weighted_counts(
         self, weights: NDArray[np.float64] | None = None
@@ -194,16 +222,20 @@ class Labels:
         Args:
             weights: (N,) of the rows; None counts each as 1.
         """
-        own = np.ones(len(self)) if weights is None else weights
+        count = len(self.sets[0]) - 1
+        if self.of_row is not None:
+            of_sets = np.bincount(self.of_row, weights, count).astype(np.float64)
+        else:
+            of_sets = np.ones(count) if weights is None else weights
         closed, terminal = (
-            np.bincount(numbers, np.repeat(own, np.diff(offsets)), len(self.hierarchy))
-            for offsets, numbers in (self.closed, self.terminal)
+            np.bincount(numbers, np.repeat(of_sets, np.diff(offsets)), len(self.hierarchy))
+            for offsets, numbers in (self.closed_sets, self.terminal_sets)
         )
         return closed.astype(np.float64), terminal.astype(np.float64)
 
     def identity(self) -> list[NDArray[Any]]:
         """Return the arrays by which a resumed training recognizes its labels."""
-        return [*self.annotated]
+        return [*self.sets] if self.of_row is None else [*self.sets, self.of_row]
 
     @property
     def single_path(self) -> bool:
@@ -227,19 +259,23 @@ class Labels:
 
     def targets(self, rows: Rows | None = None) -> Tensor:
         """Return (N, C) bool closed targets of the given rows, by default all."""
-        return self._dense(self.closed, row_numbers(rows, len(self)))
+        return self._dense(self.closed_sets, self._sets_of(rows))
 
     def mask(self, rows: Rows | None = None) -> Tensor:
         """Return (N, C) bool: which entries of the given rows are known."""
         import torch
 
-        picked = row_numbers(rows, len(self))
+        picked = self._sets_of(rows)
         if self.unlabeled_descendants == "negative":
             return torch.ones((len(picked), len(self.hierarchy)), dtype=torch.bool)
-        terminal = self._dense(self.terminal, picked)
+        terminal = self._dense(self.terminal_sets, picked)
         covered = self.hierarchy.max_down(terminal.to(torch.uint8)).bool()
-        unlabeled = torch.from_numpy(np.diff(self.closed[0])[picked] == 0)
-        return ~(covered | unlabeled[:, None]) | self._dense(self.closed, picked)
+        unlabeled = torch.from_numpy(np.diff(self.closed_sets[0])[picked] == 0)
+        return ~(covered | unlabeled[:, None]) | self._dense(self.closed_sets, picked)
+
+    def _sets_of(self, rows: Rows | None) -> Ints:
+        numbers = row_numbers(rows, len(self))
+        return numbers if self.of_row is None else self.of_row[numbers].astype(np.int64)
 
     def _dense(self, csr: tuple[Ints, Ints], picked: Ints) -> Tensor:
         import torch
@@ -249,96 +285,6 @@ class Labels:
         flat = np.repeat(np.arange(len(picked)) * len(self.hierarchy), counts) + numbers[positions]
         dense = torch.zeros((len(picked), len(self.hierarchy)), dtype=torch.bool)
         return dense.view(-1).index_fill_(0, torch.from_numpy(flat), True).view_as(dense)
-
-
-# ----------------------------------------------------------------------
-# SharedLabels: the labels of many rows that have few label sets, each set stored once.
-#
-# A row costs 4 bytes, whatever its labels and the depth of the hierarchy. What ``Labels`` holds per
-# row is made on demand.
-
-
-class SharedLabels(Labels):
-    """The labels of N rows by the set of each.
-
-    Args:
-        sets: the labels of every set; each is the set of at least one row.
-        of_row: (N,) the number of the set of each row.
-    """
-
-    sets: Labels
-    of_row: NDArray[np.int32]
-
-    def __init__(self, sets: Labels, of_row: NDArray[np.int32]) -> None:
-        policy = sets.unlabeled_descendants
-        vars(self).update(
-            hierarchy=sets.hierarchy, unlabeled_descendants=policy, sets=sets, of_row=of_row
-        )
-
-    def __len__(self) -> int:
-        return len(self.of_row)
-
-    @cached_property
-    def annotated(self) -> tuple[Ints, Ints]:  # type: ignore[override]
-        """CSR (offsets, class numbers): the annotated classes of each row."""
-        return self._of_rows(self.sets.annotated)
-
-    @cached_property
-    def closed(self) -> tuple[Ints, Ints]:  # type: ignore[override]
-        """The same with all ancestors."""
-        return self._of_rows(self.sets.closed)
-
-    @cached_property
-    def terminal(self) -> tuple[Ints, Ints]:
-        """CSR (offsets, class numbers): the most specific classes of each row."""
-        return self._of_rows(self.sets.terminal)
-
-    @property
-    def terminal_classes(self) -> Ints:
-        """The terminal classes of these rows: the leaves, and inner classes that end a row."""
-        return self.sets.terminal_classes
-
-    @property
-    def terminal_counts(self) -> Ints:
-        """(N,) how many terminal classes each row has."""
-        return self.sets.terminal_counts[self.of_row]
-
-    @cached_property
-    def counts(self) -> Ints:
-        """(C,) the number of rows of each class, descendants' rows included."""
-        return self.weighted_counts()[0].astype(np.int64)
-
-    @property
-    def single_path(self) -> bool:
-        """Whether every row has exactly one terminal class."""
-        return self.sets.single_path
-
-    def weighted_counts(
-        self, weights: NDArray[np.float64] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the summed weights of the rows of each class, closed and most specific."""
-        of_sets = np.bincount(self.of_row, weights, len(self.sets))
-        return self.sets.weighted_counts(of_sets.astype(np.float64))
-
-    def identity(self) -> list[NDArray[Any]]:
-        """Return the arrays by which a resumed training recognizes its labels."""
-        return [*self.sets.annotated, self.of_row]
-
-    def targets(self, rows: Rows | None = None) -> Tensor:
-        """Return (N, C) bool closed targets of the given rows, by default all."""
-        return self.sets.targets(self._sets_of(rows))
-
-    def mask(self, rows: Rows | None = None) -> Tensor:
-        """Return (N, C) bool: which entries of the given rows are known."""
-        return self.sets.mask(self._sets_of(rows))
-
-    def _sets_of(self, rows: Rows | None) -> Ints:
-        return self.of_row[row_numbers(rows, len(self))].astype(np.int64)
-
-    def _of_rows(self, csr: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-        offsets, numbers = csr
-        positions, counts = expand_ranges(offsets, self.of_row.astype(np.int64))
-        return np.concatenate([[0], np.cumsum(counts)]), numbers[positions]
 
 
 def labels_of_rows(
@@ -369,7 +315,8 @@ def labels_of_rows(
         except LabelError:  # worded below, with the number of the row
             pass
         else:
-            return SharedLabels(sets, of_row)
+            vars(sets).update(of_row=of_row)
+            return sets
     return Labels(rows, hierarchy, unlabeled_descendants=unlabeled_descendants)
 
 

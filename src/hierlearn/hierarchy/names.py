@@ -14,7 +14,6 @@ from hierlearn.errors import DataWarning, HierarchyError, LabelError, arg, plura
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import networkx as nx
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
@@ -34,7 +33,6 @@ SEPS = (" > ", " -> ", " => ", " » ", " › ", " → ", ">", "->", "::", "|", "
 SAMPLE = 20_000  # paths that are looked at
 FEWEST = 3  # paths with another separator
 MOST = 0.5  # the fraction of the paths that another separator must be in
-DIRECTIONS = ("parent-to-child", "child-to-parent")
 
 
 def natural_ranks(names: Sequence[str]) -> Ints:
@@ -350,31 +348,3 @@ def warn_of_other_sep(paths: Iterable[str], sep: str) -> None:
             DataWarning,
             stacklevel=2,
         )
-
-
-def parents_of(graph: nx.DiGraph[Any], direction: str | None) -> dict[Any, list[Any]]:
-    """Return the parents of each node of a graph.
-
-    Args:
-        graph: a directed graph.
-        direction: one of DIRECTIONS; None for parent-to-child, which raises if there are more
-            nodes without an incoming edge than without an outgoing one.
-    """
-    if direction is None:
-        direction = graph.graph.get("direction")
-    if direction is None:
-        tops = sum(degree == 0 for _, degree in graph.in_degree())
-        leaves = sum(degree == 0 for _, degree in graph.out_degree())
-        if tops > leaves:
-            raise HierarchyError(
-                f"if the edges of the graph ran from parent to child, it would have {tops:,} top "
-                f"classes and {leaves:,} leaves; pass direction='child-to-parent' if they run from "
-                f"child to parent, as obonet's do, or direction='parent-to-child'"
-            )
-        direction = DIRECTIONS[0]
-    if direction not in DIRECTIONS:
-        raise HierarchyError(
-            f"direction must be 'parent-to-child' or 'child-to-parent', not {direction!r}"
-        )
-    above = graph.predecessors if direction == DIRECTIONS[0] else graph.successors
-    return {node: list(dict.fromkeys(above(node))) for node in graph.nodes}

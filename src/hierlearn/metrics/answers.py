@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hierlearn.decoding import ancestor_sets, make_decoder
-from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.decoder import check_closed, most_specific
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
@@ -34,7 +34,6 @@ from hierlearn.metrics.calibration import BINS, binned_error
 from hierlearn.metrics.inputs import (
     as_probabilities,
     as_targets,
-    check_closed,
     check_rows,
     reduce_rows,
 )

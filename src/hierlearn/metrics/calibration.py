@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.decoding.classes import greedy_chain
-from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.decoder import check_closed, most_specific
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
@@ -43,7 +43,6 @@ from hierlearn.metrics.inputs import (
     Reduction,
     as_probabilities,
     as_targets,
-    check_closed,
     check_rows,
     is_integer,
     reduce_rows,

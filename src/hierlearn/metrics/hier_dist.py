@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from hierlearn.decoding.decoder import most_specific
+from hierlearn.decoding.decoder import check_closed, most_specific, positives
 from hierlearn.decoding.probabilities import Candidates, as_tensor, candidate_classes
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
@@ -30,12 +30,10 @@ from hierlearn.metrics.inputs import (
     Reduction,
     as_targets,
     best_classes,
-    check_closed,
     check_count,
     check_option,
     decisions,
     inputs,
-    positives,
     reduce_rows,
     terminal_labels,
 )

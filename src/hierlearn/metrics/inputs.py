@@ -26,12 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hierlearn.decoding.decoder import check_closed, positives
 from hierlearn.decoding.probabilities import array_tensor, as_tensor, check_probabilities, widened
 from hierlearn.errors import HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels, has_no_label
 from hierlearn.hierarchy.names import as_rows, is_frame
-from hierlearn.hierarchy.structure import expand_ranges, row_chunks
+from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:
@@ -200,29 +201,6 @@ def inputs(
     if hierarchy is not None and closed:
         check_closed(targets, hierarchy)
     return scores, targets
-
-
-def check_closed(targets: Tensor, hierarchy: Hierarchy) -> None:
-    """Raise for a positive class with a parent that is not positive."""
-    rows, numbers = positives(targets)
-    edges, fan_in = expand_ranges(hierarchy.structure.parent_offsets, numbers)
-    above = hierarchy.structure.parent_ids[edges]
-    flat = rows.repeat(fan_in) * len(hierarchy) + above
-    holds = targets.reshape(-1)[torch.from_numpy(flat).to(targets.device)]
-    if not bool(holds.all()):
-        first = int((~holds).nonzero()[0])
-        below = hierarchy.names[numbers.repeat(fan_in)[first]]
-        raise HierlearnError(
-            f"row {rows.repeat(fan_in)[first]}: targets are not closed: {below!r} is positive but "
-            f"its parent {hierarchy.names[above[first]]!r} is not; make targets with "
-            f"Hierarchy.encode"
-        )
-
-
-def positives(targets: Tensor) -> tuple[Ints, Ints]:
-    """Return rows and class numbers of the positive entries, by row, then class."""
-    rows, numbers = targets.nonzero().T.cpu().numpy()
-    return rows, numbers
 
 
 def as_classes(

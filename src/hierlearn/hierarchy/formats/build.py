@@ -23,7 +23,6 @@ from hierlearn.hierarchy.names import (
     is_missing,
     level_path,
     natural_ranks,
-    parents_of,
     set_title,
     split_path,
     warn_of_gaps,
@@ -275,7 +274,22 @@ class Builders:
         """
         if not graph.is_directed():
             raise HierarchyError("the graph is undirected; edges must run from parent to child")
-        parents = parents_of(graph, direction)
+        direction = direction or graph.graph.get("direction")
+        if direction is None:
+            tops = sum(degree == 0 for _, degree in graph.in_degree())
+            leaves = sum(degree == 0 for _, degree in graph.out_degree())
+            if tops > leaves:
+                raise HierarchyError(
+                    f"if the edges of the graph ran from parent to child, it would have {tops:,} "
+                    f"top classes and {leaves:,} leaves; pass direction='child-to-parent' if they "
+                    f"run from child to parent, as obonet's do, or direction='parent-to-child'"
+                )
+        if direction not in (None, "parent-to-child", "child-to-parent"):
+            raise HierarchyError(
+                f"direction must be 'parent-to-child' or 'child-to-parent', not {direction!r}"
+            )
+        above = graph.successors if direction == "child-to-parent" else graph.predecessors
+        parents = {node: list(dict.fromkeys(above(node))) for node in graph.nodes}
         titles = dict(graph.nodes(data="title"))
         return cls.from_parents(parents, sep=sep, root=root, named_by=named_by, titles=titles)
 
