@@ -3,9 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 
 from hierlearn.errors import HierlearnError
@@ -96,19 +94,6 @@ def test_shared_descendants_count_once_in_a_fold():
     )
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-def test_counts(small_tree, kind):
-    counts = kind([12345, 3, 0, 7, 3, 2, 5])
-    assert small_tree.draw(counts=counts, depth=2) == text_of(
-        "root  7 classes, 3 levels, tree",
-        "├── animal  12,345",
-        "│   ├── cat  0",
-        "│   └── dog  7 …",
-        "└── plant  3",
-        "    └── oak  3",
-    )
-
-
 @given(taxonomies())
 def test_every_class_is_drawn_once(taxonomy):
     h, _ = taxonomy.build()
@@ -135,8 +120,6 @@ def test_invalid_arguments_raise(small_tree, method):
         draw(depth=0)
     with pytest.raises(HierlearnError, match="breadth must be at least 1, not -2"):
         draw(breadth=-2)
-    with pytest.raises(HierlearnError, match=re.escape("counts (6,) must be (7,)")):
-        draw(counts=[1] * 6)
 
 
 def parts_of(svg):
@@ -198,14 +181,11 @@ def test_svg_of_a_small_tree(small_tree, diamond):
 
 
 def test_svg_folds_and_counts(small_tree):
-    labels, notes, *_ = parts_of(
-        small_tree.to_svg(depth=2, breadth=1, counts=[9, 0, 1, 2, 3, 4, 5])
-    )
+    labels, notes, *_ = parts_of(small_tree.to_svg(depth=2, breadth=1))
     assert labels == ["root", "animal", "cat", "…", "…"]
     assert notes == [
         "7 classes, 3 levels, tree",
-        "9",
-        "1",
+        "4",
         "1 more (3 classes)",
         "1 more (2 classes)",
     ]

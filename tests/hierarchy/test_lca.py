@@ -102,7 +102,7 @@ def test_chunks_change_nothing(monkeypatch, small_tree, kind):
     edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("e", "f"), ("c", "f")]
     h = small_tree if kind == "tree" else Hierarchy.from_edges(edges)
     whole = h.lcas(*all_pairs(h))
-    monkeypatch.setattr(structure, "PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr("hierlearn.hierarchy.hierarchy.PAIRS_AT_ONCE", 5)
     assert np.array_equal(h.lcas(*all_pairs(h)), whole)
 
 

@@ -68,7 +68,7 @@ def test_some_classes_alone(batch):
         return
     mask = torch.zeros(len(batch.hierarchy), dtype=torch.bool)
     mask[some] = True
-    for classes in (some, mask, torch.tensor(some), mask.numpy()):
+    for classes in (mask, mask.numpy(), mask.tolist()):
         for average in ("micro", "macro", "none"):
             expected = naive.average_precision(*batch.lists, average, some)
             found = average_precision(batch.scores, batch.targets, average=average, classes=classes)
@@ -168,14 +168,10 @@ def test_what_is_refused():
         clus_au_prc(scores, targets)
     with pytest.raises(HierlearnError, match="no rows: an empty test set has no micro average"):
         average_precision(scores[:0], targets[:0])
-    with pytest.raises(HierlearnError, match=r"classes \(3,\) must be \(4,\) as a mask"):
-        average_precision(scores, targets, classes=[True, False, True])
-    with pytest.raises(HierlearnError, match=r"classes 1\.\.4 are outside 0\.\.3"):
-        average_precision(scores, targets, classes=[1, 4])
-    for nothing in ([], [False] * 4, [[1]], [0.5]):
+    for wrong in ([True, False, True], [1, 4], [], [False] * 4, [[1]], [0.5]):
         with pytest.raises(
-            HierlearnError, match="classes must be a mask or a list of class numbers"
+            HierlearnError, match=r"classes must be a boolean mask of shape \(4,\) with at least"
         ):
-            average_precision(scores, targets, classes=nothing)
+            average_precision(scores, targets, classes=wrong)
     with pytest.raises(HierlearnError, match=r"scores \(3, 4\) must be \(N, 7\)"):
         au_prc(scores, targets, GO)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from hierlearn.hierarchy.names import WIDEST, shorten
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from numpy.typing import ArrayLike
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
 
@@ -53,15 +51,13 @@ class Line:
         return LETTER * (sum(map(len, parts)) + len(parts) - 1)
 
 
-def outline(
-    hierarchy: Hierarchy, depth: int | None, breadth: int | None, counts: ArrayLike | None
-) -> list[Line]:
+def outline(hierarchy: Hierarchy, depth: int | None, breadth: int | None) -> list[Line]:
     """Return the lines to draw, folded, each class after its parent."""
     for name, value in (("depth", depth), ("breadth", breadth)):
         if value is not None and value < 1:
             raise HierlearnError(f"{name} must be at least 1, not {value}")
     family = Family(hierarchy)
-    numbers = family.descendants if counts is None else checked_counts(hierarchy, counts)
+    numbers = family.descendants
     kind = "tree" if hierarchy.is_tree else "DAG"
     size = f"{plural(len(hierarchy), 'class', 'classes')}, {plural(hierarchy.depth, 'level')}"
     root = Line(hierarchy.root, f"{size}, {kind}", 0)
@@ -80,7 +76,7 @@ def outline(
         shown = children if breadth is None else children[:breadth]
         below = []
         for child in shown:
-            note = f"{numbers[child]:,}" if counts is not None or numbers[child] else ""
+            note = f"{numbers[child]:,}" if numbers[child] else ""
             made = Line(hierarchy.bare_names[child], note, line.level + 1, child, place)
             made.title = shorten(hierarchy.titles[child] or "", WIDEST)
             below.append(made)
@@ -125,19 +121,9 @@ class Family:
         return more if total == len(classes) else f"{more} ({total:,} classes)"
 
 
-def checked_counts(hierarchy: Hierarchy, counts: ArrayLike) -> Any:
-    """Return counts as an array; raise unless there is one per class."""
-    numbers = np.asarray(counts)
-    if numbers.shape != (len(hierarchy),):
-        raise HierlearnError(f"counts {numbers.shape} must be ({len(hierarchy)},)")
-    return numbers
-
-
-def as_text(
-    hierarchy: Hierarchy, *, depth: int | None, breadth: int | None, counts: ArrayLike | None
-) -> str:
+def as_text(hierarchy: Hierarchy, depth: int | None, breadth: int | None) -> str:
     """Draw with the line characters of a terminal."""
-    lines = outline(hierarchy, depth, breadth, counts)
+    lines = outline(hierarchy, depth, breadth)
     drawn: list[str] = []
     rails: list[str] = []  # what stands before the children of each line
     for line in lines:
@@ -152,15 +138,10 @@ def as_text(
 
 
 def as_svg(
-    hierarchy: Hierarchy,
-    path: Path | str | None,
-    *,
-    depth: int | None,
-    breadth: int | None,
-    counts: ArrayLike | None,
+    hierarchy: Hierarchy, path: Path | str | None, depth: int | None, breadth: int | None
 ) -> str:
     """Draw from left to right, one column per level, readable on a light and on a dark page."""
-    lines = outline(hierarchy, depth, breadth, counts)
+    lines = outline(hierarchy, depth, breadth)
     for line in lines:
         line.title = shorten(line.title, NARROW)
     rows = lay_out(lines)

@@ -38,7 +38,7 @@ from hierlearn.errors import (
 from hierlearn.hierarchy import draw
 from hierlearn.hierarchy.formats.build import FORMAT, VERSION, Builders, pruned_targets
 from hierlearn.hierarchy.names import as_rows, checked_title, set_title
-from hierlearn.hierarchy.structure import DagLCA, TreeLCA, expand_ranges, frozen, lca
+from hierlearn.hierarchy.structure import DagLCA, TreeLCA, expand_ranges, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 MOST_COMPARED = 20_000  # names that an unknown label is compared with
 LEVELS_SHOWN = 12  # in one line
+PAIRS_AT_ONCE = 1 << 17  # of lowest common ancestors: temporaries stay inside the cache
 
 
 class Hierarchy(Builders):
@@ -546,18 +547,18 @@ class Hierarchy(Builders):
             if side.dtype.kind not in "iu" and side.size:
                 raise LabelError(f"class numbers must be integers, not {side.dtype}")
             if side.size and not 0 <= int(side.min()) <= int(side.max()) < len(self):
-                found = f"{int(side.min())}..{int(side.max())}"
-                raise LabelError(f"class numbers {found} must lie in 0..{len(self) - 1}")
-        flat = (side.ravel().astype(np.int64, copy=False) for side in (left, right))
-        return lca(self._lca_solver, *flat).reshape(left.shape)
+                ends = f"{int(side.min())}..{int(side.max())}"
+                raise LabelError(f"class numbers {ends} must lie in 0..{len(self) - 1}")
+        shape, found = left.shape, np.empty(left.size, dtype=np.int64)
+        left, right = (side.ravel().astype(np.int64, copy=False) for side in (left, right))
+        for begin in range(0, len(found), PAIRS_AT_ONCE):
+            part = slice(begin, begin + PAIRS_AT_ONCE)
+            found[part] = self._lca_solver(left[part], right[part])
+        return found.reshape(shape)
 
     def lca_heights(self, a: ArrayLike, b: ArrayLike) -> Ints:
         """Return the height of the lowest common ancestor of each pair of class numbers."""
-        return self._heights_with_root[self.lcas(a, b)]
-
-    @cached_property
-    def _heights_with_root(self) -> Ints:
-        return np.append(self.heights, self.root_height)  # the root's number is -1
+        return np.append(self.heights, self.root_height)[self.lcas(a, b)]  # -1 is the root
 
     # ------------------------------------------------------------------ targets
 
@@ -771,29 +772,17 @@ class Hierarchy(Builders):
         )
         return graph
 
-    def draw(
-        self,
-        *,
-        depth: int | None = None,
-        breadth: int | None = 12,
-        counts: ArrayLike | None = None,
-    ) -> str:
-        """Return the hierarchy as a text tree.
+    def draw(self, *, depth: int | None = None, breadth: int | None = 12) -> str:
+        """Return the hierarchy as a text tree, the number of descendants behind each class.
 
         Args:
             depth: fold whatever lies deeper than this level.
             breadth: show at most this many children of a class.
-            counts: (C,) a number to show behind each class; by default its descendants.
         """
-        return draw.as_text(self, depth=depth, breadth=breadth, counts=counts)
+        return draw.as_text(self, depth, breadth)
 
     def to_svg(
-        self,
-        path: Path | str | None = None,
-        *,
-        depth: int | None = None,
-        breadth: int | None = 12,
-        counts: ArrayLike | None = None,
+        self, path: Path | str | None = None, *, depth: int | None = None, breadth: int | None = 12
     ) -> str:
         """Return the hierarchy as a drawing in SVG, and write it to ``path`` if given."""
-        return draw.as_svg(self, path, depth=depth, breadth=breadth, counts=counts)
+        return draw.as_svg(self, path, depth, breadth)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-PAIRS_AT_ONCE = 1 << 17  # keeps the temporaries of one chunk inside the cache
 MOST_BITS = 1 << 14  # classes up to which closures are kept as bits
 CHUNK = 2**22  # elements of one temporary: 16 MiB in float32
 
@@ -358,15 +357,6 @@ class DagLCA:
         best = np.full(len(a), count, dtype=np.int64)
         np.minimum.at(best, shared // count, shared % count)
         return best
-
-
-def lca(solver: TreeLCA | DagLCA, a: Ints, b: Ints) -> Ints:
-    """Apply ``solver`` to flat arrays of pairs in chunks."""
-    found = np.empty(len(a), dtype=np.int64)
-    for begin in range(0, len(a), PAIRS_AT_ONCE):
-        part = slice(begin, begin + PAIRS_AT_ONCE)
-        found[part] = solver(a[part], b[part])
-    return found
 
 
 # ----------------------------------------------------------------------

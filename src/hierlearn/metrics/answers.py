@@ -30,7 +30,7 @@ from hierlearn.decoding.decoder import check_closed, most_specific
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.metrics.calibration import BINS, binned_error
+from hierlearn.metrics.calibration import binned_error
 from hierlearn.metrics.inputs import (
     as_probabilities,
     as_targets,
@@ -235,15 +235,10 @@ def f1(answers: Answers, *, weights: Tensor | None = None) -> Tensor:
     return 2 * both.sum() / torch.where(total > 0, total, 1.0)
 
 
-def calibration(answers: Answers, *, bins: int = BINS) -> Tensor:
-    """Return the expected calibration error of the answered classes, NaN without any.
-
-    Args:
-        answers: answers and truth.
-        bins: of equal width over [0, 1].
-    """
+def calibration(answers: Answers) -> Tensor:
+    """Return the expected calibration error of the answered classes, NaN without any."""
     check_rows(len(answers), "calibration")
-    return binned_error(*answers.sure_and_right(), bins)
+    return binned_error(*answers.sure_and_right())
 
 
 def answered(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:

@@ -43,14 +43,7 @@ if TYPE_CHECKING:
 
     from hierlearn.metrics.inputs import Scores, Space, Targets
 
-    Classes: TypeAlias = (
-        Literal["evaluated"]
-        | Tensor
-        | NDArray[np.bool_]
-        | NDArray[np.int64]
-        | Sequence[int]
-        | Sequence[bool]
-    )
+    Classes: TypeAlias = Literal["evaluated"] | Tensor | NDArray[np.bool_] | Sequence[bool]
 
 Average = Literal["micro", "macro", "none"]
 GO_ROOTS = frozenset({"0003674", "0005575", "0008150"})  # function, component, process
@@ -73,7 +66,7 @@ def average_precision(
         label_space: the taxonomy, which labels and classes "evaluated" need.
         average: "micro" over all entries pooled, "macro" over the classes with a positive row, or
             "none" for (C,), NaN for a class without a positive row or not evaluated.
-        classes: which classes are evaluated, as (C,) bool, as numbers, or "evaluated" for those of
+        classes: which classes are evaluated, as (C,) bool, or "evaluated" for those of
             ``evaluated_classes``; by default all.
     """
     check_option("average", average, Average)
@@ -112,7 +105,7 @@ def clus_au_prc(
         scores: (N, C) floats, larger is more likely.
         targets: (N, C) multi-hot, or labels; classes without a positive row are left out.
         label_space: the taxonomy, which labels and classes "evaluated" need.
-        classes: which classes are evaluated, as (C,) bool, as numbers, or "evaluated" for those of
+        classes: which classes are evaluated, as (C,) bool, or "evaluated" for those of
             ``evaluated_classes``; by default all.
     """
     scores, targets, numbers = checked(scores, targets, label_space, classes, "Clus's AU(PRC)")
@@ -156,34 +149,24 @@ def checked(
 
 
 def class_numbers(classes: Classes | None, label_space: Space | None, count: int) -> Tensor:
-    """Return evaluated classes as numbers, ascending; raise for none and for unknown ones."""
+    """Return evaluated classes as numbers, ascending; raise for none."""
     if classes is None:
         return torch.arange(count)
     if isinstance(classes, str):
         if classes != "evaluated":
-            raise HierlearnError(
-                f"classes {classes!r} must be 'evaluated', a mask or class numbers"
-            )
+            raise HierlearnError(f"classes {classes!r} must be 'evaluated' or a mask")
         if label_space is None:
             raise HierlearnError(
                 "classes 'evaluated' need label_space=, whose names they are found by"
             )
         classes = evaluated_classes(label_space)
-    picked = torch.as_tensor(classes)
-    if picked.dtype == torch.bool:
-        if tuple(picked.shape) != (count,):
-            raise HierlearnError(f"classes {tuple(picked.shape)} must be ({count},) as a mask")
-        picked = picked.nonzero().reshape(-1)
-    if picked.dim() != 1 or not len(picked) or picked.is_floating_point():
+    mask = torch.as_tensor(classes)
+    if mask.dtype != torch.bool or tuple(mask.shape) != (count,) or not mask.any():
         raise HierlearnError(
-            f"classes must be a mask or a list of class numbers, not {picked.dtype} of shape "
-            f"{tuple(picked.shape)}; at least one class is evaluated"
+            f"classes must be a boolean mask of shape ({count},) with at least one class, not "
+            f"{mask.dtype} of shape {tuple(mask.shape)}"
         )
-    low, high = int(picked.min()), int(picked.max())
-    if low < 0 or high >= count:
-        raise HierlearnError(f"classes {low}..{high} are outside 0..{count - 1}")
-    numbers: Tensor = torch.unique(picked.long())
-    return numbers
+    return mask.nonzero().reshape(-1)
 
 
 def pooled_curve(

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.decoder import check_closed, most_specific, positives
-from hierlearn.decoding.probabilities import Candidates, as_tensor, candidate_classes
+from hierlearn.decoding.probabilities import Candidates, candidate_classes
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.metrics.inputs import (
@@ -162,7 +162,6 @@ def hierarchical_cost(
     label_space: Space,
     *,
     distance: Distance = "lca-height",
-    cost: Tensor | NDArray[Any] | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the mean cost of decisions: of each, the distance to the nearest terminal label.
@@ -172,8 +171,6 @@ def hierarchical_cost(
         targets: (N, C) closed multi-hot, or labels.
         label_space: the taxonomy; a tree where ``distance`` is "path".
         distance: "lca-height" or "path"; the root's height, or the label's level, for the root.
-        cost: your own costs instead, (C, C) or (C + 1, C): row c is what deciding c costs for
-            each truth, and a last row C + 1 what stopping at the root costs.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
@@ -181,23 +178,7 @@ def hierarchical_cost(
     check_closed(targets, hierarchy)
     pairs = terminal_labels(targets, hierarchy)
     chosen = classes.cpu().numpy()[pairs[0]]
-    if cost is None:
-        values = distances(chosen, pairs[1], hierarchy, distance)
-    else:
-        table, count = as_tensor(cost, "cost"), len(hierarchy)
-        shape = tuple(table.shape)
-        if shape not in ((count, count), (count + 1, count)):
-            raise HierlearnError(
-                f"cost {shape} must be ({count}, {count}) or ({count + 1}, {count})"
-            )
-        if bool(table.isnan().any()):
-            raise HierlearnError("cost contains NaN")
-        if shape[0] == count and bool((classes == -1).any()):
-            raise HierlearnError(
-                f"a decision stops at the root, for which cost {shape} has no row; give "
-                f"({count + 1}, {count}), the root's costs last"
-            )
-        values = table.detach().cpu().double().numpy()[chosen, pairs[1]]
+    values = distances(chosen, pairs[1], hierarchy, distance)
     costs = _smallest(values, pairs[0], len(classes))
     return reduce_rows(torch.from_numpy(costs).to(targets.device), reduction, "hierarchical cost")
 

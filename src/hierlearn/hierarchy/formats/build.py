@@ -179,50 +179,22 @@ class Builders:
                 raise HierarchyError(
                     "titles go with a mapping of parents; after a parent array, use with_titles"
                 )
-            try:
-                places = np.asarray(parents)
-            except ValueError:
-                raise HierarchyError("parents must be one row of integers; rows differ") from None
-            return cls._from_parent_array(places, names, sep, named_by)
+            places, bare = checked_places(parents, names, sep)
+            child = np.flatnonzero(places >= 0)
+            return cls._assemble(
+                bare,
+                child,
+                places[child],
+                sep=sep,
+                ranks=np.arange(len(bare)) if names is None else None,
+                named_by=checked_naming(named_by),
+            )
         if names is not None:
             raise HierarchyError("names go with a parent array; a mapping names its classes itself")
         root = None if root is None else as_text(root)
         nodes = nodes_from_parents(parents, root)
         nodes.set_titles(titles, root)
         return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
-
-    @classmethod
-    def _from_parent_array(
-        cls,
-        parents: np.ndarray[Any, Any],
-        names: Sequence[str] | None,
-        sep: str,
-        named_by: NamedBy | None,
-    ) -> Hierarchy:
-        if parents.ndim != 1 or (parents.size and parents.dtype.kind not in "iu"):
-            raise HierarchyError(
-                f"parents must be one row of integers, not {parents.dtype} {parents.shape}"
-            )
-        count = len(parents)
-        parents = parents.astype(np.int64)
-        bad = np.flatnonzero((parents < -1) | (parents >= count))
-        if len(bad):
-            raise HierarchyError(
-                f"node {bad[0]} has the unknown parent {parents[bad[0]]}; "
-                f"parents are 0..{count - 1}, or -1 at the top"
-            )
-        ranks = None
-        if names is None:
-            names, ranks = [str(number) for number in range(count)], np.arange(count)
-        elif len(names) != count:
-            raise HierarchyError(f"{len(names)} names do not fit {count} parents")
-        else:
-            names = [checked(name, sep) for name in names]
-        child = np.flatnonzero(parents >= 0)
-        hierarchy: Hierarchy = cls._assemble(
-            names, child, parents[child], sep=sep, ranks=ranks, named_by=checked_naming(named_by)
-        )
-        return hierarchy
 
     @classmethod
     def from_nested(cls, nested: Any, *, sep: str = "/") -> Hierarchy:
@@ -686,6 +658,33 @@ def nodes_from_parents(parents: Mapping[Any, Any], root: str | None) -> NodeColl
             seen.add(one)
             nodes.link(nodes.number[one], nodes.number[name])
     return nodes
+
+
+def checked_places(
+    parents: ArrayLike, names: Sequence[str] | None, sep: str
+) -> tuple[Ints, list[str]]:
+    """Return the parent of each node of a parent array, -1 at the top, and the nodes' names."""
+    try:
+        places = np.asarray(parents)
+    except ValueError:
+        raise HierarchyError("parents must be one row of integers; rows differ") from None
+    if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+        raise HierarchyError(
+            f"parents must be one row of integers, not {places.dtype} {places.shape}"
+        )
+    count = len(places)
+    places = places.astype(np.int64)
+    bad = np.flatnonzero((places < -1) | (places >= count))
+    if len(bad):
+        raise HierarchyError(
+            f"node {bad[0]} has the unknown parent {places[bad[0]]}; "
+            f"parents are 0..{count - 1}, or -1 at the top"
+        )
+    if names is None:
+        return places, [str(number) for number in range(count)]
+    if len(names) != count:
+        raise HierarchyError(f"{len(names)} names do not fit {count} parents")
+    return places, [checked(name, sep) for name in names]
 
 
 def nested_items(content: Any, above: tuple[str, ...], sep: str) -> list[tuple[str, Any, Any]]:

@@ -20,7 +20,7 @@ from hierlearn.files import read_text
 from hierlearn.hierarchy.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hierlearn.hierarchy.formats.build import Targets
@@ -65,10 +65,23 @@ def read_obo(
     """
     terms = read_terms(path, read_text(path))
     live = {key: term for key, term in terms.items() if not term.is_obsolete}
-    followed = checked_relationships(relationships, terms.values())
+    if relationships is None:
+        relationships = RELATIONSHIPS
+    elif isinstance(relationships, str) or not relationships:
+        raise HierarchyError(
+            f"relationships is a list such as ['is_a', 'part_of'], not {relationships!r}"
+        )
+    else:
+        known = {"is_a"} | {kind for term in terms.values() for _, kind, _ in term.parents}
+        for one in relationships:
+            if one not in known:
+                raise HierarchyError(
+                    f"no term has the relationship {one!r}; the file has "
+                    f"{quoted(sorted(known), 20)}"
+                )
     above: dict[str, list[str]] = {}
     for key, term in live.items():
-        parents = [(line, parent) for line, kind, parent in term.parents if kind in followed]
+        parents = [(line, parent) for line, kind, parent in term.parents if kind in relationships]
         for line, parent in parents:
             if parent not in live and parent != root:
                 raise HierarchyError(
@@ -126,7 +139,8 @@ def parse_term(stanza: str, first: int, path: Path) -> Term:
                 raise HierarchyError(f"{place(path, number)}: term {term.id!r} has a second id")
             term.id = first_word(rest)
         elif tag == "name":
-            term.name = unescape(REMARK.sub("", rest))
+            text = REMARK.sub("", rest)  # escaped white space is a space
+            term.name = ESCAPE.sub(lambda one: " " if one[1] in "ntW" else one[1], text)
         elif tag == "namespace":
             term.namespace = first_word(rest) or None
         elif tag == "is_obsolete":
@@ -152,21 +166,6 @@ def needed_id(text: str, line: str, number: int, path: Path) -> str:
     if not found or found.startswith(("!", "{")):
         raise HierarchyError(f"{place(path, number)}: {line.strip()!r} names no term; write its id")
     return found
-
-
-def checked_relationships(given: Sequence[str] | None, terms: Iterable[Term]) -> set[str]:
-    """Return the relationships to follow; raise on one that no term has."""
-    if given is None:
-        return set(RELATIONSHIPS)
-    if isinstance(given, str) or not given:
-        raise HierarchyError(f"relationships is a list such as ['is_a', 'part_of'], not {given!r}")
-    known = {"is_a"} | {kind for term in terms for _, kind, _ in term.parents}
-    for one in given:
-        if one not in known:
-            raise HierarchyError(
-                f"no term has the relationship {one!r}; the file has {quoted(sorted(known), 20)}"
-            )
-    return set(given)
 
 
 def other_ids(terms: dict[str, Term], classes: dict[str, Term]) -> tuple[Targets, Targets]:
@@ -205,8 +204,3 @@ def other_ids(terms: dict[str, Term], classes: dict[str, Term]) -> tuple[Targets
             advice = (current(one) for one in terms[other].consider)
             obsolete[other] = tuple(dict.fromkeys(name for names in advice for name in names))
     return aliases, obsolete
-
-
-def unescape(text: str) -> str:
-    """Return the text that OBO writes with backslashes; escaped white space is a space."""
-    return ESCAPE.sub(lambda match: " " if match[1] in "ntW" else match[1], text)

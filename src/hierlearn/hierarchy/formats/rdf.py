@@ -24,7 +24,7 @@ from xml.parsers import expat
 
 from hierlearn.errors import HierarchyError, place, quoted, shown
 from hierlearn.files import read_text
-from hierlearn.files.reading import parse_json
+from hierlearn.files.reading import parse_json, plain_ending
 from hierlearn.hierarchy.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -50,14 +50,12 @@ class Content(NamedTuple):
         parents: of each class.
         labels: of each class, each with its language.
         notations: of each class.
-        tops: the classes that are said to be at the top.
         what: what a class is called there.
     """
 
     parents: dict[str, set[str]]
     labels: dict[str, list[tuple[str, str]]]
     notations: dict[str, list[str]]
-    tops: set[str]
     what: str
 
 
@@ -98,7 +96,7 @@ def load(path: Path) -> Any:
             f"{path}: reading RDF needs rdflib; install it with: pip install rdflib"
         ) from None
     text = read_text(path)
-    syntax = SYNTAX[extension_of(path)]
+    syntax = SYNTAX[plain_ending(path)]
     if syntax == "json-ld":
         refuse_addresses(parse_json(text, path, HierarchyError), path)
     elif syntax == "xml":
@@ -119,13 +117,6 @@ def load(path: Path) -> Any:
     finally:
         log.setLevel(level)
     return graph
-
-
-def extension_of(path: Path) -> str:
-    """Return the ending that tells the syntax."""
-    from hierlearn.files.reading import plain_ending
-
-    return plain_ending(path)
 
 
 def unreadable(path: Path, error: Exception) -> HierarchyError:
@@ -219,8 +210,15 @@ def content_of(path: Path, graph: Any) -> Content:
                 f"{str(above)!r}; add it, or remove the statement"
             )
         parents[str(below)].add(str(above))
-    content = Content(parents, {}, {}, {str(one) for one in tops}, what)
-    refuse_orphans(path, content)
+    top_names = {str(one) for one in tops}
+    lost = [one for one, above in parents.items() if not above and one not in top_names]
+    if tops and lost:
+        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+        raise HierarchyError(
+            f"{path}: concept {lost[0]!r} has no broader concept and is no top concept{more}; add "
+            f"skos:broader or skos:topConceptOf to it"
+        )
+    content = Content(parents, {}, {}, what)
     for found, predicate in ((content.labels, label), (content.notations, f"{SKOS}notation")):
         for one, value in pairs(predicate):
             if str(one) in parents:
@@ -236,17 +234,6 @@ def is_named(*nodes: Any) -> bool:
     from rdflib import URIRef
 
     return all(isinstance(one, URIRef) for one in nodes)
-
-
-def refuse_orphans(path: Path, content: Content) -> None:
-    """Raise on classes without a parent in a file that says which ones are at the top."""
-    lost = [one for one, above in content.parents.items() if not above and one not in content.tops]
-    if content.tops and lost:
-        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
-        raise HierarchyError(
-            f"{path}: concept {lost[0]!r} has no broader concept and is no top concept{more}; add "
-            f"skos:broader or skos:topConceptOf to it"
-        )
 
 
 def names_of(content: Content) -> dict[str, str]:
