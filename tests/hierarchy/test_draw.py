@@ -186,6 +186,7 @@ def test_svg_folds_and_counts(small_tree):
     assert notes == [
         "7 classes, 3 levels, tree",
         "4",
+        "",
         "1 more (3 classes)",
         "1 more (2 classes)",
     ]

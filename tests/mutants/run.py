@@ -104,8 +104,8 @@ MUTANTS = (
     Mutant(
         "a risk forgets the new row: n for n + 1",
         "decoding/guarantees.py",
-        "lambda k: k / (count + 1) <= risk",
-        "lambda k: k / count <= risk",
+        "rank = int(fraction * (count + 1))",
+        "rank = int(fraction * count)",
         "decoding",
     ),
     Mutant(
