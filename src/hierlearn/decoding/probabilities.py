@@ -29,7 +29,7 @@ from hierlearn.hierarchy.structure import row_chunks, row_width
 from hierlearn.links.output import HeadOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,16 +105,24 @@ def check_probabilities(p: Tensor, hierarchy: Hierarchy) -> bool:
         return True
     least, most = (float(end) for end in torch.aminmax(p))  # NaN if one value is
     if not (least >= -OUTSIDE and most <= 1 + OUTSIDE):
-        for rows in row_chunks(len(p), len(hierarchy)):
-            wrong = ~((p[rows] >= -OUTSIDE) & (p[rows] <= 1 + OUTSIDE))
-            if wrong.any():
-                row, number = (int(i) for i in wrong.nonzero()[0])
-                raise HierlearnError(
-                    f"row {rows.start + row}: the probability of {hierarchy.names[number]!r} is "
-                    f"{p[rows.start + row, number].item():g}, outside [0, 1]; turn logits into "
-                    f"probabilities with a link"
-                )
+        found = first_entry(p, lambda part: ~((part >= -OUTSIDE) & (part <= 1 + OUTSIDE)))
+        assert found is not None
+        row, number = found
+        raise HierlearnError(
+            f"row {row}: the probability of {hierarchy.names[number]!r} is "
+            f"{p[row, number].item():g}, outside [0, 1]; turn logits into probabilities with a link"
+        )
     return least >= 0 and most <= 1
+
+
+def first_entry(x: Tensor, is_bad: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
+    """Return row and class of the first bad entry, looking at a chunk of rows at a time."""
+    for rows in row_chunks(*x.shape):
+        bad = is_bad(x[rows])
+        if bad.any():
+            row, number = (int(i) for i in bad.nonzero()[0])
+            return rows.start + row, number
+    return None
 
 
 def widened(p: Tensor) -> Tensor:

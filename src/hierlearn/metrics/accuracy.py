@@ -198,7 +198,7 @@ def hit_at_k(
     """
     scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
     check_count(k, scores.shape[1])
-    hits = (first_ranks(scores, targets) <= k).double()
+    hits = (by_rows(_ranks, scores, targets) <= k).double()
     return reduce_rows(only_where(hits, targets.any(dim=1)), reduction, f"hit@{k}")
 
 
@@ -218,7 +218,7 @@ def mean_reciprocal_rank(
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
     scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
-    reciprocal = first_ranks(scores, targets).double().reciprocal()
+    reciprocal = by_rows(_ranks, scores, targets).double().reciprocal()
     rows = only_where(reciprocal, targets.any(dim=1))
     return reduce_rows(rows, reduction, "mean reciprocal rank")
 
@@ -243,12 +243,8 @@ def coverage(
     return reduce_rows(rows, reduction, "coverage")
 
 
-def first_ranks(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return (N,) the rank of the first positive class; meaningless for a row without one."""
-    return by_rows(_ranks, scores, targets)
-
-
 def _ranks(scores: Tensor, targets: Tensor) -> Tensor:
+    """Return (N,) the rank of the first positive class; meaningless for a row without one."""
     best = scores.masked_fill(~targets, -torch.inf).amax(dim=1, keepdim=True)
     ties = scores == best
     # argmax gives the first of equal values: the first positive class of the best score.

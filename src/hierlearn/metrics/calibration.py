@@ -214,7 +214,14 @@ def operating_curve(
     targets = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
     check_closed(targets, hierarchy)
     check_rows(len(p), "operating curve")
-    asked = _thresholds(thresholds, p)
+    if thresholds is None:
+        thresholds = torch.linspace(0, 1, POINTS, dtype=torch.float64)
+    thresholds = torch.as_tensor(thresholds, dtype=torch.float64, device=p.device)
+    if thresholds.dim() != 1 or not len(thresholds):
+        raise HierlearnError(f"thresholds {tuple(thresholds.shape)} must be (T,), at least one")
+    outside = thresholds[~((thresholds >= 0) & (thresholds <= 1))]
+    if len(outside):
+        raise HierlearnError(f"threshold {outside[0].item():g} is outside [0, 1]")
     levels = torch.tensor(hierarchy.levels, device=p.device)
     depth = (targets * levels).amax(dim=1).double().mean()
     if not bool(depth > 0):
@@ -225,7 +232,7 @@ def operating_curve(
     lowest = p.gather(1, place).masked_fill(~taken, -1.0).cummin(dim=1).values  # m_j; -1 > t never
     order = lowest.reshape(-1).argsort()
     ordered = lowest.reshape(-1)[order]
-    first = torch.searchsorted(ordered, asked.to(p.dtype), side="right")  # the first m > t
+    first = torch.searchsorted(ordered, thresholds.to(p.dtype), side="right")  # the first m > t
 
     def mean_of(root: float, values: Tensor) -> Tensor:
         """Return (T,) the mean over rows of f: ``root`` at the root, (N, D) ``values`` along it."""
@@ -235,21 +242,9 @@ def operating_curve(
         return root + total[first] / len(p)
 
     return OperatingCurve(
-        thresholds=asked,
+        thresholds=thresholds,
         accuracy=mean_of(1.0, targets.gather(1, place).double()),
         specificity=mean_of(0.0, levels[place].double()) / depth,
         answered=mean_of(0.0, torch.ones_like(chain).double()),
         exact=mean_of(0.0, most_specific(targets, hierarchy).gather(1, place).double()),
     )
-
-
-def _thresholds(thresholds: Sequence[float] | Tensor | None, p: Tensor) -> Tensor:
-    if thresholds is None:
-        return torch.linspace(0, 1, POINTS, dtype=torch.float64, device=p.device)
-    asked = torch.as_tensor(thresholds, dtype=torch.float64, device=p.device)
-    if asked.dim() != 1 or not len(asked):
-        raise HierlearnError(f"thresholds {tuple(asked.shape)} must be (T,), at least one")
-    outside = asked[~((asked >= 0) & (asked <= 1))]
-    if len(outside):
-        raise HierlearnError(f"threshold {outside[0].item():g} is outside [0, 1]")
-    return asked

@@ -62,6 +62,7 @@ def hier_dist(
     distance: Distance = "lca-height",
     k: int = 1,
     annotated: Targets | None = None,
+    mistakes_only: bool = False,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the mean distance of the best-scored candidates from the truth.
@@ -76,61 +77,10 @@ def hier_dist(
         distance: "lca-height" or "path".
         k: how many of the best candidates are averaged.
         annotated: (N, C) multi-hot, the labels that the data names; only for reference "annotated".
+        mistakes_only: whether only rows count whose best candidate is not in R, see
+            ``mistake_severity``.
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
-    costs, _ = _costs(
-        scores,
-        targets,
-        label_space,
-        candidates=candidates,
-        correct_cost=correct_cost,
-        reference=reference,
-        distance=distance,
-        k=k,
-        annotated=annotated,
-    )
-    return reduce_rows(costs, reduction, "HierDist")
-
-
-def mistake_severity(
-    scores: Scores,
-    targets: Targets,
-    label_space: Space,
-    *,
-    reduction: Reduction = "mean",
-    **options: Any,
-) -> Tensor:
-    """Return ``hier_dist`` over the rows whose best-scored candidate is not in R.
-
-    Without any mistake there is no severity: the mean is NaN, since 0 would read as a distance.
-
-    Args:
-        scores: (N, C) floats, larger is more likely.
-        targets: (N, C) closed multi-hot, or labels.
-        label_space: the taxonomy and its terminal classes; a tree where ``distance`` is "path".
-        reduction: "mean" over the mistakes, or "none" for (N,), NaN in correct rows and in rows
-            without a label.
-        options: the other options of ``hier_dist``; with k = 1 ``correct_cost`` has no effect.
-    """
-    costs, right = _costs(scores, targets, label_space, **options)
-    reduce_rows(costs, reduction, "mistake severity")  # raises where no row has a label
-    costs = costs.masked_fill(right, torch.nan)
-    return costs if reduction == "none" else costs.nanmean()
-
-
-def _costs(
-    scores: Scores,
-    targets: Targets,
-    label_space: Space,
-    *,
-    candidates: Candidates = "all",
-    correct_cost: CorrectCost = "height",
-    reference: Reference = "closure",
-    distance: Distance = "lca-height",
-    k: int = 1,
-    annotated: Targets | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return (N,) float64 distances, NaN without a label, and (N,) whether the best is in R."""
     space = LabelSpace.of(label_space)
     hierarchy = space.hierarchy
     check_option("correct_cost", correct_cost, CorrectCost)
@@ -153,7 +103,37 @@ def _costs(
     right = truth.gather(1, picks)
     if correct_cost == "zero":
         costs = costs.masked_fill(right, 0.0)
-    return costs.mean(dim=1), right[:, 0]
+    costs = costs.mean(dim=1)
+    if not mistakes_only:
+        return reduce_rows(costs, reduction, "HierDist")
+    reduce_rows(costs, reduction, "mistake severity")  # raises where no row has a label
+    costs = costs.masked_fill(right[:, 0], torch.nan)
+    return costs if reduction == "none" else costs.nanmean()
+
+
+def mistake_severity(
+    scores: Scores,
+    targets: Targets,
+    label_space: Space,
+    *,
+    reduction: Reduction = "mean",
+    **options: Any,
+) -> Tensor:
+    """Return ``hier_dist`` over the rows whose best-scored candidate is not in R.
+
+    Without any mistake there is no severity: the mean is NaN, since 0 would read as a distance.
+
+    Args:
+        scores: (N, C) floats, larger is more likely.
+        targets: (N, C) closed multi-hot, or labels.
+        label_space: the taxonomy and its terminal classes; a tree where ``distance`` is "path".
+        reduction: "mean" over the mistakes, or "none" for (N,), NaN in correct rows and in rows
+            without a label.
+        options: the other options of ``hier_dist``; with k = 1 ``correct_cost`` has no effect.
+    """
+    return hier_dist(
+        scores, targets, label_space, reduction=reduction, mistakes_only=True, **options
+    )
 
 
 def hierarchical_cost(

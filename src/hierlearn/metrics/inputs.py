@@ -27,7 +27,13 @@ import torch
 from torch import Tensor
 
 from hierlearn.decoding.decoder import check_closed, positives
-from hierlearn.decoding.probabilities import array_tensor, as_tensor, check_probabilities, widened
+from hierlearn.decoding.probabilities import (
+    array_tensor,
+    as_tensor,
+    check_probabilities,
+    first_entry,
+    widened,
+)
 from hierlearn.errors import HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels, has_no_label
@@ -296,16 +302,6 @@ def encoded(rows: list[Any], hierarchy: Hierarchy | None, what: str) -> Tensor:
 def class_name(hierarchy: Hierarchy | None, number: int) -> str:
     """Return a class for an error: its number, or its name where the hierarchy is known."""
     return f"class {number}" if hierarchy is None else f"{hierarchy.names[number]!r}"
-
-
-def first_entry(x: Tensor, is_bad: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
-    """Return row and class of the first bad entry, looking at a chunk of rows at a time."""
-    for rows in row_chunks(*x.shape):
-        bad = is_bad(x[rows])
-        if bad.any():
-            row, number = (int(i) for i in bad.nonzero()[0])
-            return rows.start + row, number
-    return None
 
 
 # ---------------------------------------- rows

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hierlearn.metrics.inputs import Predicted, Scores, Space, Targets
     from hierlearn.metrics.measure import Metric
 
+PER_BATCH = ("reduction", "annotated", "mistakes_only")  # arguments that are not options
+
 
 class HierlearnMetric(torchmetrics.Metric):
     """Base of the classes: no gradient, and batches are added up independently.
@@ -57,7 +59,7 @@ class HierlearnMetric(torchmetrics.Metric):
     def __init__(self, label_space: Space | None = None, **options: Any) -> None:
         self.options = {}
         for name, one in signature(self.options_from or self.function).parameters.items():
-            if one.kind is Parameter.KEYWORD_ONLY and name not in ("reduction", "annotated"):
+            if one.kind is Parameter.KEYWORD_ONLY and name not in PER_BATCH:
                 self.options[name] = options.pop(name, one.default)
         super().__init__(**options)
         if label_space is None and self.needs_label_space:

@@ -27,7 +27,7 @@ from hierlearn.hierarchy.names import (
     split_path,
     warn_of_gaps,
 )
-from hierlearn.hierarchy.structure import Cycle, arrange
+from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -445,9 +445,8 @@ def pruned_targets(old: Any, keep: Ints) -> tuple[Targets, Targets]:
     is_kept[keep] = True
     removed = np.flatnonzero(~is_kept)
     offsets, ids = old.structure.closure
-    starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[removed])])
-    rows = np.repeat(np.arange(len(removed)), np.diff(starts))
-    numbers = ids[np.repeat(offsets[removed] - starts[:-1], np.diff(starts)) + np.arange(len(rows))]
+    positions, counts = expand_ranges(offsets, removed)
+    rows, numbers = np.repeat(np.arange(len(removed)), counts), ids[positions]
     above = is_kept[numbers]
     rows, numbers = rows[above], numbers[above]
     nearest = old.most_specific(rows, numbers)
