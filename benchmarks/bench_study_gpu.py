@@ -59,7 +59,7 @@ def tables(folder: Path, device: str, seeds: int, part: float, graphs: bool) -> 
                 tuple(range(seeds)),
                 device,
             )
-            result = run_task(task, dataset)
+            result = run_task(dataset, task)
             spent = [one["seconds"] for one in result.log]
             steps = result.log[-1]["step"] / len(spent)
             found = {

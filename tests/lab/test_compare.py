@@ -16,7 +16,7 @@ from hierlearn.lab.compare import run_study
 from hierlearn.lab.runner import with_test_rows
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import as_markdown, summarize
-from hierlearn.lab.tune import loss_space, network_space, tune
+from hierlearn.lab.tune import network_space, tune, with_rates
 from hierlearn.losses import LOSSES, CollapseWarning
 from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.networks import NETWORKS
@@ -246,7 +246,7 @@ def test_the_search_space_is_that_of_the_network_less_what_is_fixed(monkeypatch)
 
 def test_the_search_space_is_that_of_the_loss_less_what_is_fixed():
     def options(text):
-        points = loss_space(parse_candidates([text])[0])
+        points = with_rates("loss_options", parse_candidates([text])[0].search_space)
         assert {point["learning_rate"] for point in points} == {3e-4, 1e-3, 3e-3}
         return {tuple(point.get("loss_options", {}).items()) for point in points}
 

@@ -75,8 +75,8 @@ def task(name, data, metrics=METRIC):
 def test_auto_is_a_pipeline_per_seed_and_equals_the_recipe_that_it_chooses():
     data = without_valid(dataset())
     steps = []
-    found = run_task(task("auto", data), data, lambda step, of: steps.append((step, of)))
-    named = run_task(task("quick", data), data)  # inputs are numbers
+    found = run_task(data, task("auto", data), lambda step, of: steps.append((step, of)))
+    named = run_task(data, task("quick", data))  # inputs are numbers
     assert [run["recipe"] for run in found.runs] == ["quick", "quick"]
     assert [run["seed"] for run in found.runs] == [0, 1]
     assert found.rows["terminal"].shape == named.rows["terminal"].shape
@@ -95,7 +95,7 @@ def test_a_model_that_is_solved_does_not_still_improve(name):
     texts = replace(data, inputs=[f"row {'abc'[number % 3]}" for number in range(len(data))])
     candidate = parse_candidate(name)
     plan = Protocol(seeds=2, settings={"device": "cpu"}).plan(candidate)
-    found = run_task(Task(candidate, plan, METRIC, (0, 1), "cpu"), texts)
+    found = run_task(texts, Task(candidate, plan, METRIC, (0, 1), "cpu"))
     assert [run["recipe"] for run in found.runs] == ["linear", "linear"]
     assert not any(run["still_improving"] for run in found.runs)
 
@@ -115,4 +115,4 @@ def test_a_metric_that_a_pipeline_cannot_have_is_refused_before_training(monkeyp
     monkeypatch.setattr(Trainer, "train", lambda _: pytest.fail("it was trained"))
     data = dataset()
     with pytest.raises(HierlearnError, match="wide needs 1000 classes, but there are 84"):
-        run_task(task("auto", data, ("wide",)), data)
+        run_task(data, task("auto", data, ("wide",)))

@@ -117,7 +117,9 @@ def parse_candidate(text: str) -> Candidate:
     written = text.strip()
     is_loss = written.startswith(LOSS)
     name, colon, rest = split_name(written.removeprefix(LOSS))
-    is_recipe = not is_loss and (name in PIPELINES or names_recipe(name))
+    is_recipe = not is_loss and (name in PIPELINES or name in tuple(RECIPES))
+    if not is_loss and is_spelled(name):  # what is imported may be a loss as well
+        is_recipe = isinstance(imported(name), Recipe)
     if not is_recipe and name not in LOSSES:
         if is_loss:
             raise LOSSES.unknown(name)
@@ -148,13 +150,6 @@ def split_name(text: str) -> tuple[str, str, str]:
     if is_spelled(found[0]) and "." not in name and find_spec(name) is None:
         return name, colon, rest  # no module, but a name with a typing error
     return found
-
-
-def names_recipe(name: str) -> bool:
-    """Whether a name is that of a recipe; what it imports may be a loss as well."""
-    if not is_spelled(name):
-        return name in RECIPES
-    return isinstance(imported(name), Recipe)
 
 
 def loss_of(recipe: str) -> str | None:

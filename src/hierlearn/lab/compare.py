@@ -186,7 +186,9 @@ def begin(
     config = make_config(dataset, parsed, protocol, metadata)
     try:
         study = Study.begin(out, config, force=force)
-        store_test_rows(study, dataset)
+        test = dataset.split("test")
+        labels = Labels(test.labels, dataset.hierarchy)
+        study.set_data(dataset.hierarchy, labels, shown_texts(test.inputs), row_names(test))
     except WriteError as error:
         raise continues(error) from error
     metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)
@@ -225,7 +227,7 @@ def run_studies(
             for number, task in study.tasks.items():
                 if not study.failed:
                     opened.append((study, number))
-                    yield Job(train_candidate, study.dataset, (task,))
+                    yield Job(run_task, study.dataset, (task,))
 
     def report(job: int, step: int, of: int) -> None:
         assert on_step is not None
@@ -245,13 +247,6 @@ def run_studies(
                 if on_error is None:
                     raise raised from error.__cause__
                 on_error(study, raised)
-
-
-def train_candidate(
-    dataset: Dataset, task: Task, on_step: Callable[[int, int], None] | None = None
-) -> Result:
-    """Run a task; what a worker runs."""
-    return run_task(task, dataset, on_step)
 
 
 def uses_gpu(protocol: Protocol, executor: Executor | int) -> bool:
@@ -296,14 +291,3 @@ def as_json(candidate: Candidate) -> dict[str, Any]:
     """Return a candidate as study.json holds it; settings of its own only where there are any."""
     found = asdict(candidate)
     return found if found["settings"] else {k: v for k, v in found.items() if k != "settings"}
-
-
-def store_test_rows(study: Study, dataset: Dataset) -> None:
-    """Store the test rows of a study: their labels, texts and names."""
-    test = dataset.split("test")
-    study.set_data(
-        dataset.hierarchy,
-        Labels(test.labels, dataset.hierarchy),
-        shown_texts(test.inputs),
-        row_names(test),
-    )

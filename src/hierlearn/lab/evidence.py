@@ -175,29 +175,17 @@ def evidence_of(
         labels    its most specific labels, those first that have either; at most MOST_LABELS
         more      how many labels are left out
     """
-    found = []
+    found: list[list[dict[str, Any]]] = []
     for row, truth, decided, *_ in worst:
         agree = decisions.decided[:, row] == decided
         seed = int(np.argmax(np.where(agree, decisions.probability[:, row], -1.0)))
-        found.append(
-            [
-                stored_neighbor(stored, int(number), (truth, decided), hierarchy)
-                | {"weight": weight}
-                for number, weight in zip(
-                    stored.rows[seed, row],
-                    np.rint(1000 * stored.weights[seed, row]).astype(int).tolist(),
-                    strict=True,
-                )
-                if weight
-            ]
-        )
+        weights = np.rint(1000 * stored.weights[seed, row]).astype(int).tolist()
+        found.append([])
+        for number, weight in zip(stored.rows[seed, row].tolist(), weights, strict=True):
+            if weight:
+                begin, end = stored.offsets[number : number + 2]
+                labels = stored.classes[begin:end].tolist()
+                text = None if stored.texts is None else stored.texts[number]
+                shown = neighbor(stored.ids[number], text, labels, (truth, decided), hierarchy)
+                found[-1].append({**shown, "weight": weight})
     return found
-
-
-def stored_neighbor(
-    stored: StoredEvidence, number: int, pair: tuple[int, int], hierarchy: Hierarchy
-) -> dict[str, Any]:
-    """Return what the page shows of a remembered row of a study, see ``neighbor``."""
-    labels = stored.classes[stored.offsets[number] : stored.offsets[number + 1]].tolist()
-    text = None if stored.texts is None else stored.texts[number]
-    return neighbor(stored.ids[number], text, labels, pair, hierarchy)

@@ -135,7 +135,9 @@ def noise_study(
     noise, protocol = noise or Noise(), protocol or Protocol()
     parsed = parse_candidates(default_candidates(dataset) if candidates is None else candidates)
     rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
-    draws = range(check_draws(noise.draws))
+    if noise.draws < 1:
+        raise HierlearnError(f"{arg('draws')} must be at least 1, not {noise.draws}")
+    draws = range(noise.draws)
     check_test_rows(dataset)
     dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
@@ -236,13 +238,6 @@ def check_kinds(kinds: Sequence[str]) -> list[str]:
     if not kinds:
         raise HierlearnError(f"name at least one kind of noise, of {quoted(KINDS)}")
     return list(dict.fromkeys(kinds))
-
-
-def check_draws(draws: int) -> int:
-    """Return the number of draws; raise for none."""
-    if draws < 1:
-        raise HierlearnError(f"{arg('draws')} must be at least 1, not {draws}")
-    return draws
 
 
 def check_folder(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a noise study, and its tables as Markdown and CSV.
+"""The figures of a noise study, its tables as Markdown and CSV, and what suffers least in English.
 
 The unit is the draw: the seeds of a draw are averaged, and mean, interval (Student's t) and test
 are over draws. At each rate the candidates are compared with the first one draw by draw (paired
@@ -17,7 +17,15 @@ import numpy as np
 
 from hierlearn.errors import plural
 from hierlearn.lab.statistics import LEVEL, t_interval
-from hierlearn.lab.summary import ARROWS, against_first, as_json, points, signed, write_texts
+from hierlearn.lab.summary import (
+    ARROWS,
+    against_first,
+    as_json,
+    capital,
+    points,
+    signed,
+    write_texts,
+)
 from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
@@ -399,11 +407,6 @@ def compared(
 def listed(names: list[str], most: int) -> str:
     """Return names with commas, or how many the rest are."""
     return ", ".join(names) if len(names) <= most else f"the other {len(names)}"
-
-
-def capital(text: str) -> str:
-    """Return a text with a capital letter first, the rest as it is."""
-    return text[0].upper() + text[1:]
 
 
 def size(name: str, figure: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Runner: one candidate trained over all seeds, and evaluated on the test rows.
 
 The seeds of a loss or a recipe train at once, stacked; whatever trains whole pipelines trains them
-one after the other.
+one after the other. Below: the splits that a study needs.
 """
 
 from __future__ import annotations
@@ -96,17 +96,17 @@ class Result:
 
 
 def run_task(
-    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+    dataset: Dataset, task: Task, on_step: Callable[[int, int], None] | None = None
 ) -> Result:
     """Train and evaluate a candidate.
 
     Args:
-        task: what to do.
         dataset: with a split "test".
+        task: what to do.
         on_step: called with the step and the number of steps.
     """
     if task.candidate.is_pipeline:
-        return run_pipelines(task, dataset, on_step)
+        return run_pipelines(dataset, task, on_step)
     clock = Stopwatch()
     device = find_device(task.device)
     prepared = prepare(dataset, task.plan, device)
@@ -142,7 +142,7 @@ def run_task(
 
 
 def run_pipelines(
-    task: Task, dataset: Dataset, on_step: Callable[[int, int], None] | None = None
+    dataset: Dataset, task: Task, on_step: Callable[[int, int], None] | None = None
 ) -> Result:
     """Train one pipeline per seed, as ``hierlearn train`` does, and evaluate each.
 

@@ -6,7 +6,7 @@
     logs/<candidate>.jsonl    the epochs of its training
     selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
     evidence/<candidate>      the remembered rows that its answers were taken from, see evidence.py
-    trials/                   the values of the trials of tune, see trials.py
+    trials/                   the values of the trials of tune, see tune.py
     hierarchy.json, truth.safetensors, texts.json, names.json
                               the test rows: taxonomy, labels, texts, what each is called
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.runner import Result
+
+
+# ---------------------------------------- what study.json and the lines of runs.jsonl hold
 
 
 @dataclass
@@ -107,7 +110,7 @@ class RunJson(Extra):
     cpu_seconds: float | None = None
 
 
-# ---------------------------------------- schema
+# ---------------------------------------- the folder
 
 
 FORMAT, VERSION = "hierlearn.study", 2

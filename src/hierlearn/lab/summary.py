@@ -4,6 +4,10 @@ For each metric and candidate: mean and standard deviation over seeds, the boots
 test rows where the metric is a mean over rows, and the paired test against the first candidate,
 corrected by Holm over the candidates. Best is the candidate with the best mean; it is marked
 significant only if its corrected test says so.
+
+The verdict says in plain English whether the hierarchy helps here. The tables are Markdown, LaTeX
+(booktabs, the paper's layout) and CSV: a figure is bold only where it differs significantly, and
+for the better, from the first row's; the best mean alone is not enough.
 """
 
 from __future__ import annotations
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hierlearn.lab.candidates import Candidate
     from hierlearn.lab.study import Study
 
     Rows = Mapping[str, NDArray[Any]]  # what a study stores of the test rows of a candidate
@@ -37,13 +40,32 @@ if TYPE_CHECKING:
     from hierlearn.metrics import Metric
 
 
+PARAGRAPH = 3  # the most sentences that still read as one
+ARROWS = {"up": "↑", "down": "↓", "none": ""}
+TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
+
+
 def summarize(study: Study) -> dict[str, Any]:
     """Return the summary of the candidates of a study that are complete."""
     candidates, runs = study.finished, study.runs()
     keys = [candidate.key for candidate in candidates]
     metrics = [name for name in study.config["metrics"] if not find_metric(name).by_level]
     rows = {candidate.key: study.rows(candidate) for candidate in candidates}
-    depth = study.hierarchy.depth
+    own = {candidate.key: study.runs_of(candidate, runs) for candidate in candidates}
+    figures = {}
+    for name in metrics:
+        column = against_first([study.values(candidate, name, runs) for candidate in candidates])
+        for key, figure in zip(keys, column, strict=True):
+            known = find_metric(name).per_row and figure["mean"] is not None
+            figure["interval"] = list(bootstrap_interval(rows[key][name])) if known else None
+            figure["best"] = False
+        mark_best(name, column)
+        figures[name] = column
+    by_level = {
+        key: np.array([run["test"]["accuracy"] for run in own[key]], dtype=np.float64)
+        for key in keys
+    }
+    selected = {one.key: study.selected(one) for one in candidates}
     return {
         "candidates": keys,
         "labels": [candidate.title for candidate in candidates],
@@ -53,35 +75,20 @@ def summarize(study: Study) -> dict[str, Any]:
         "directions": {name: find_metric(name).direction for name in metrics},
         "level": LEVEL,
         "seeds": len(study.seeds),
-        "figures": {name: column(study, candidates, name, runs, rows) for name in metrics},
-        "by_level": {one.key: by_level(study.runs_of(one, runs)) for one in candidates},
-        "severity": {key: severity(rows[key], depth) for key in keys},
-        "selected": selected(study, candidates),
-        "still_improving": {
-            one.key: sum(run["still_improving"] for run in study.runs_of(one, runs))
-            for one in candidates
+        "figures": figures,
+        "by_level": {
+            key: [plain(value) for value in table.mean(axis=0).tolist()]
+            for key, table in by_level.items()
         },
+        "severity": {key: severity(rows[key], study.hierarchy.depth) for key in keys},
+        # The share of the classes that a curriculum selected, over batches and epochs.
+        "selected": {
+            key: float(shares.mean()) / 100
+            for key, shares in selected.items()
+            if shares is not None
+        },
+        "still_improving": {key: sum(run["still_improving"] for run in own[key]) for key in keys},
     }
-
-
-def column(
-    study: Study,
-    candidates: Sequence[Candidate],
-    metric: str,
-    runs: Sequence[Mapping[str, Any]],
-    rows: Mapping[str, Rows],
-) -> list[dict[str, Any]]:
-    """Return the figures of a metric, one per candidate."""
-    figures = against_first([study.values(candidate, metric, runs) for candidate in candidates])
-    per_row = find_metric(metric).per_row
-    for candidate, figure in zip(candidates, figures, strict=True):
-        known = per_row and figure["mean"] is not None
-        figure["interval"] = (
-            list(bootstrap_interval(rows[candidate.key][metric])) if known else None
-        )
-        figure["best"] = False
-    mark_best(metric, figures)
-    return figures
 
 
 def against_first(values: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
@@ -122,18 +129,6 @@ def mark_best(metric: str, figures: Sequence[dict[str, Any]]) -> None:
     max(known, key=lambda one: sign * one["mean"])["best"] = True
 
 
-def by_level(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
-    """Return the mean accuracy of each level of the runs of a candidate."""
-    table = np.array([run["test"]["accuracy"] for run in runs], dtype=np.float64)
-    return [plain(value) for value in table.mean(axis=0).tolist()]
-
-
-def selected(study: Study, candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Return the share of the classes that a curriculum selected, over batches and epochs."""
-    found = {one.key: study.selected(one) for one in candidates}
-    return {key: float(one.mean()) / 100 for key, one in found.items() if one is not None}
-
-
 def severity(rows: Rows, depth: int) -> list[float]:
     """Return the fraction of rows that are exact, and wrong at 1, 2, ... levels.
 
@@ -148,9 +143,6 @@ def severity(rows: Rows, depth: int) -> list[float]:
 
 
 # ---------------------------------------- verdict
-
-
-PARAGRAPH = 3  # the most sentences that still read as one
 
 
 def study_verdict(summary: Mapping[str, Any]) -> str:
@@ -233,6 +225,11 @@ def points(metric: Metric) -> str:
     return " points" if metric.unit == "percent" else ""
 
 
+def capital(text: str) -> str:
+    """Return a text with a capital letter first, the rest as it is."""
+    return text[0].upper() + text[1:]
+
+
 def levels(summary: Mapping[str, Any], number: int) -> str:
     """Say at which level a candidate differs most from the first, where it differs by a point."""
     first = summary["by_level"][summary["candidates"][0]]
@@ -251,10 +248,6 @@ def levels(summary: Mapping[str, Any], number: int) -> str:
 
 
 # ---------------------------------------- tables
-
-
-ARROWS = {"up": "↑", "down": "↓", "none": ""}
-TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
 
 
 def cell(metric: str, figure: Mapping[str, Any]) -> tuple[str, str | None]:

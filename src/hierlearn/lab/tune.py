@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 BASELINE = "bce"  # the candidate that the network is chosen with
 RATES = (3e-4, 1e-3, 3e-3)
+TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 
 
 def tune(
@@ -83,7 +84,7 @@ def tune(
     if how == "paper":
         spaces = [(parse_candidate(BASELINE), network_space(dataset, protocol))]
     else:
-        spaces = [(one, loss_space(one)) for one in losses_and_recipes]
+        spaces = [(one, with_rates("loss_options", one.search_space)) for one in losses_and_recipes]
     drawn = [(one, draw(space, protocol.trials, one.key)) for one, space in spaces]
     trials = [Trial.of(one, point, protocol) for one, points in drawn for point in points]
     ends = iter(run_trials(dataset, trials, executor, None if out is None else Path(out), on_trial))
@@ -118,11 +119,6 @@ def default_network(dataset: Dataset, protocol: Protocol) -> str:
     return spec.name
 
 
-def loss_space(candidate: Candidate) -> list[dict[str, Any]]:
-    """Return the learning rates and options of its loss to try for a candidate."""
-    return with_rates("loss_options", candidate.search_space)
-
-
 def with_rates(key: str, space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return every learning rate with every combination of options, those under a key."""
     if not space:
@@ -150,9 +146,6 @@ def best_point(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict
 
 
 # ---------------------------------------- trials
-
-
-TRIAL = {"seed": 1_000_003, "ensemble_size": 1}  # no run of a study has this seed
 
 
 @dataclass(frozen=True)
@@ -227,7 +220,7 @@ def run_trials(
         on_trial: called with the number of trials done and the number of all trials.
     """
     digest = dataset.digest()
-    paths = [None if out is None else trial_path(out, one.key(digest)) for one in trials]
+    paths = [None if out is None else out / TRIALS / f"{one.key(digest)}.json" for one in trials]
     values: dict[int, float | None] = {
         number: read_value(path)
         for number, path in enumerate(paths)
@@ -243,15 +236,11 @@ def run_trials(
             values[number], path = end.result(), paths[number]
             if path is not None:
                 about = {"candidate": trials[number].candidate.key, **trials[number].point}
-                write_value(path, about, values[number])
+                with atomic_write(path) as file:
+                    file.write(json.dumps({**about, "value": values[number]}) + "\n")
             if on_trial is not None:
                 on_trial(len(values), len(trials))
     return [values[number] for number in range(len(trials))]
-
-
-def trial_path(folder: Path, key: str) -> Path:
-    """Return the file of a trial, by a digest of all that it depends on."""
-    return folder / TRIALS / f"{key}.json"
 
 
 def read_value(path: Path) -> float | None:
@@ -261,9 +250,3 @@ def read_value(path: Path) -> float | None:
     if not isinstance(value, (int, float, type(None))):
         raise DataError(f"{path} is damaged: it holds no value of a trial; remove it")
     return None if value is None else float(value)
-
-
-def write_value(path: Path, about: Mapping[str, Any], value: float | None) -> None:
-    """Write the value of a trial, completely or not at all."""
-    with atomic_write(path) as file:
-        file.write(json.dumps({**about, "value": value}) + "\n")

@@ -615,14 +615,14 @@ def embed_sets(
     counts = torch.from_numpy(rows[order[:count]]).float()
     counts.index_add_(0, stand_ins, torch.from_numpy(rows[order[count:]]).float())
     start = classical_start(costs, size, seed)
-    found = smacof_between(
+    points, stress = smacof_between(
         costs.sqrt(),
         torch.cat([start, start]),
         (counts, torch.ones(len(counts))),
         iterations=ITERATIONS,
         tolerance=TOLERANCE,
     )
-    truth, answers = found.points[: len(counts)], found.points[len(counts) :]
+    truth, answers = points[: len(counts)], points[len(counts) :]
     shares = counts / counts.sum()
     return Fitted(
         truth=truth,
@@ -632,7 +632,7 @@ def embed_sets(
         stand_ins=stand_ins,
         mean=shares @ truth,
         mean_cost=float(shares @ costs @ shares),
-        stress=found.stress,
+        stress=stress,
     )
 
 
@@ -647,14 +647,6 @@ def nearest_sets(others: Labels, kept: Labels, cost: str) -> Tensor:
     return torch.cat(found)
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """(n, D) points, and the stress of the start and after every step."""
-
-    points: Tensor
-    stress: list[float]
-
-
 def smacof_between(
     distances: Tensor,
     start: Tensor,
@@ -662,8 +654,8 @@ def smacof_between(
     *,
     iterations: int = 300,
     tolerance: float = 1e-6,
-) -> Scaled:
-    """Return K + L points for the distances between two groups of them.
+) -> tuple[Tensor, list[float]]:
+    """Return K + L points for the distances between two groups, and the stress of every step.
 
     Args:
         distances: (K, L) from each point of the first group to each of the second, at least 0.
@@ -708,7 +700,7 @@ def smacof_between(
         stress.append(value)
         if stress[-2] - value <= tolerance * stress[-2]:
             break
-    return Scaled(points, stress)
+    return points, stress
 
 
 def classical_start(squared: Tensor, size: int, seed: int, noise: float = 1e-3) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.lab.baselines.hmcn import GlobalHead
+from hierlearn.lab.baselines.hmcn import GlobalHead, set_biases
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.networks.images import CNNEncoder, make_augment
 from hierlearn.networks.inputs import SparseRows
@@ -110,9 +110,7 @@ class EarlyHead(Head):
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Set the biases to the logits under which every class has its fraction of the rows."""
         prior = self.link.prior_logits(counts, terminal_counts, rows)[: sum(self.sizes)]
-        layer: Dense
-        for layer, own in zip(self.outputs, torch.split(prior, self.sizes), strict=True):  # type: ignore[assignment]
-            layer.bias.copy_(own.to(layer.bias).expand_as(layer.bias))
+        set_biases(self.outputs, prior, self.sizes)
 
 
 def early_layers(levels: int, layers: int) -> list[int]:

@@ -38,7 +38,7 @@ from hierlearn.networks.network import MAIN, Network
 from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from typing_extensions import Unpack
 
@@ -166,10 +166,14 @@ class LocalHead(Head):
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Set the biases to the logits under which every class has its fraction of the rows."""
         prior = self.link.prior_logits(counts, terminal_counts, rows)
-        layer: Dense
-        sizes = list(self.link.hierarchy.level_sizes)
-        for layer, own in zip(self.outputs, torch.split(prior, sizes), strict=True):  # type: ignore[assignment]
-            layer.bias.copy_(own.to(layer.bias).expand_as(layer.bias))
+        set_biases(self.outputs, prior, list(self.link.hierarchy.level_sizes))
+
+
+@torch.no_grad()
+def set_biases(layers: Iterable[Any], prior: Tensor, sizes: list[int]) -> None:
+    """Set the biases of a layer per level to the logits of its classes."""
+    for layer, own in zip(layers, torch.split(prior, sizes), strict=True):
+        layer.bias.copy_(own.to(layer.bias).expand_as(layer.bias))
 
 
 def hmcn(

@@ -23,13 +23,14 @@ parent is dropped. The sigmoid is monotone, so the minimum is taken over logits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from hierlearn.errors import HierlearnError
+from hierlearn.lab.baselines.hmcn import set_biases
 from hierlearn.links import HeadOutput, SigmoidLink, make_link
 from hierlearn.links.link import Link
 from hierlearn.networks.inputs import SparseRows
@@ -110,9 +111,8 @@ class LocalMLPs(StagedNetwork):
     def set_prior(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
         """Set the last biases to the logits under which classes have their fraction of the rows."""
         prior = self.link.prior_logits(counts, terminal_counts, rows)
-        for level, own in zip(self.levels, torch.split(prior, self.sizes), strict=True):
-            bias = cast("Dense", cast("nn.Sequential", level)[-1]).bias
-            bias.copy_(own.to(bias).expand_as(bias))
+        levels: Any = self.levels
+        set_biases([level[-1] for level in levels], prior, self.sizes)
 
 
 def hmc_lmlp(

@@ -29,7 +29,7 @@ with the logistic loss for these pairs it is binary cross entropy, so a sigmoid 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -202,29 +202,19 @@ tsle.search_space = {"size": (256, 512), "dropout": (0.25, 0.5)}  # type: ignore
 RANK_MARGIN = 1.0  # by which the score of a label should exceed others
 
 
-class LabelCoder(Protocol):
-    """What the loss asks of a network; its weights are trained like any other."""
-
-    def encode_labels(self, targets: Tensor) -> Tensor:
-        """Return (N, K) the encodings of (N, C) label sets, of length 1."""
-
-    def decode(self, encodings: Tensor) -> HeadOutput:
-        """Return the output of (N, K) encodings."""
-
-
 class EncodedOutput(HeadOutput):
     """The output of a head with the encodings of its rows, and what encodes their labels.
 
     Attributes:
         encodings: (N, K), or (M, N, K) of the M members of an ensemble, of length 1.
-        coder: encodes labels and decodes encodings.
+        coder: the head, which encodes labels and decodes encodings.
     """
 
     encodings: Tensor
-    coder: LabelCoder
+    coder: TSLEHead
 
     @classmethod
-    def of(cls, logits: Tensor, link: Link, encodings: Tensor, coder: LabelCoder) -> EncodedOutput:
+    def of(cls, logits: Tensor, link: Link, encodings: Tensor, coder: TSLEHead) -> EncodedOutput:
         """Return the output of logits with encodings."""
         new = cls.from_logits(logits, link)
         assert isinstance(new, EncodedOutput)

@@ -222,7 +222,8 @@ def curriculum_plot(log: Sequence[Mapping[str, Any]]) -> str:
             f"{x(epoch):.1f},{y(record['selected_by_level'][level]):.1f}"
             for epoch, record in zip(epochs, log, strict=True)
         )
-        color = level_color(level, levels)
+        part = round(100 * level / max(levels - 1, 1))
+        color = f"color-mix(in oklab, var(--deep) {part}%, var(--top))"
         lines.append(
             f'<polyline points="{points}" style="stroke:{color}">'
             f"<title>level {level + 1}</title></polyline>"
@@ -233,12 +234,6 @@ def curriculum_plot(log: Sequence[Mapping[str, Any]]) -> str:
                 f'style="fill:{color}">level {level + 1}</text>'
             )
     return "\n".join([*lines, "</svg>"])
-
-
-def level_color(level: int, levels: int) -> str:
-    """Return the CSS color of a level, counted from 0."""
-    share = round(100 * level / max(levels - 1, 1))
-    return f"color-mix(in oklab, var(--deep) {share}%, var(--top))"
 
 
 def spread_out(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -279,6 +274,7 @@ def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
     pixels = np.concatenate(blocks)
     if epochs > MOST_COLUMNS:
         pixels = gather(pixels.T, MOST_COLUMNS).T
+    image = base64.b64encode(png(pixels)).decode()
     height = max(90, min(300, 3 * len(pixels)))
     foot = MAP_TOP + height
     inner = WIDTH - LEFT - RIGHT
@@ -286,7 +282,7 @@ def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
         f'<svg class="selection" viewBox="0 0 {WIDTH} {foot + 32}" role="img" '
         f'aria-label="classes selected by epoch; the fuller, the more batches">',
         f'<image x="{LEFT}" y="{MAP_TOP}" width="{inner}" height="{height}" '
-        f'preserveAspectRatio="none" href="{data_uri(pixels)}"/>',
+        f'preserveAspectRatio="none" href="data:image/png;base64,{image}"/>',
         f'<rect x="{LEFT}" y="{MAP_TOP}" width="{inner}" height="{height}" class="frame"/>',
     ]
     begin, free = 0, 0.0
@@ -327,11 +323,6 @@ def gather(values: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
     counts = np.diff([*starts, len(values)])[:, None]
     means: NDArray[np.uint8] = np.rint(sums / counts).astype(np.uint8)
     return means
-
-
-def data_uri(pixels: NDArray[np.uint8]) -> str:
-    """Return an image of percentages, as PNG in a data URI."""
-    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:

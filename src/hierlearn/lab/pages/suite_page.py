@@ -18,7 +18,7 @@ from hierlearn.lab.pages.figures import need_matplotlib
 from hierlearn.lab.pages.page import NAME, write_report
 from hierlearn.lab.ranks import notes
 from hierlearn.lab.suites import by_reason
-from hierlearn.lab.summary import ARROWS
+from hierlearn.lab.summary import ARROWS, capital
 from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.markup import asset, safe, table
 
@@ -40,17 +40,12 @@ def write_suite(summary: Mapping[str, Any], out: Path | str) -> Path:
     """
     out = Path(out)
     for one in summary["sets"]:
-        folder = out / one["name"]
-        if is_stale(folder / NAME, folder / "runs.jsonl"):
-            write_report(folder)
+        report, runs = out / one["name"] / NAME, out / one["name"] / "runs.jsonl"
+        if not report.is_file() or report.stat().st_mtime < runs.stat().st_mtime:
+            write_report(report.parent)
     with atomic_write(out / PAGE) as file:
         file.write(page(summary))
     return out / PAGE
-
-
-def is_stale(path: Path, source: Path) -> bool:
-    """Return whether a page is missing, or older than what it is made from."""
-    return not path.is_file() or path.stat().st_mtime < source.stat().st_mtime
 
 
 def page(summary: Mapping[str, Any]) -> str:
@@ -61,7 +56,7 @@ def page(summary: Mapping[str, Any]) -> str:
         name=safe(summary["suite"]),
         style=asset("style.css"),
         headline=safe(headline(summary)),
-        description=safe(f"{sentence(summary['description'])}. {summary['protocol']}"),
+        description=safe(f"{capital(summary['description'])}. {summary['protocol']}"),
         metric=safe(f"{metric} {ARROWS[find_metric(metric).direction]}"),
         against="the best published figure" if has_published(summary) else "the best method",
         map=heat_map(summary),
@@ -80,7 +75,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     known = [one for one in sets if one["best_published"] and one["figures"]]
     for key in ordered(summary)[:FEW]:
         own = [one for one in known if key in one["figures"]]
-        ahead = sum(is_ahead(summary, one, key) for one in own)
+        ahead = sum((difference(summary, one, key) or 0) > 0 for one in own)
         if own:
             text += (
                 f" {labels[key]} is ahead of the best published figure on {ahead} of {len(own)}."
@@ -118,11 +113,6 @@ def mean_difference(summary: Mapping[str, Any], key: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def sentence(text: str) -> str:
-    """Return a text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
 def has_published(summary: Mapping[str, Any]) -> bool:
     """Return whether a set has a published figure."""
     return any(one["best_published"] for one in summary["sets"])
@@ -131,12 +121,6 @@ def has_published(summary: Mapping[str, Any]) -> bool:
 def sign(summary: Mapping[str, Any]) -> int:
     """Return 1 where more is better, else -1."""
     return -1 if find_metric(summary["metric"]).direction == "down" else 1
-
-
-def is_ahead(summary: Mapping[str, Any], one: Mapping[str, Any], key: str) -> bool:
-    """Return whether a method beats the best published figure of a set."""
-    gain = difference(summary, one, key)
-    return gain is not None and gain > 0
 
 
 def reference(summary: Mapping[str, Any], one: Mapping[str, Any]) -> float | None:
