@@ -276,7 +276,6 @@ class Sums:
             self.totals[name] += one.sum(0)
 
     def curve(self) -> CafaCurve:
-        """Return the means."""
         total = self.totals
         precision, recall = divided(total["pr"], total["answered"]), total["rc"] / self.rows
         weighted = divided(total["wpr"], total["informed"]), total["wrc"] / self.rows

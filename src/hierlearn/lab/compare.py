@@ -271,7 +271,6 @@ def make_config(
     protocol: Protocol,
     metadata: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the content of study.json."""
     return {
         "candidates": [as_json(candidate) for candidate in candidates],
         "uses_hierarchy": {one.key: one.uses_hierarchy for one in candidates},

@@ -172,7 +172,6 @@ def better(summary: Mapping[str, Any], metric: str, figure: Mapping[str, Any]) -
 
 
 def percent(rate: float) -> str:
-    """Return a rate as text."""
     return f"{100 * rate:g} %"
 
 
@@ -296,7 +295,6 @@ def each_figure(
 
 
 def csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Return lines as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()

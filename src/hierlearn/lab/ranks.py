@@ -246,7 +246,6 @@ def named(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def written_p(p: float) -> str:
-    """Return a p-value as text."""
     return f"= {p:.3f}" if p >= 0.001 else "< 0.001"
 
 

@@ -384,7 +384,6 @@ class Study:
 
 
 def as_text(config: Mapping[str, Any]) -> str:
-    """Return the text of study.json."""
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -108,7 +108,6 @@ SUITES: dict[str, Suite] = {
 
 
 def find_suite(name: str) -> Suite:
-    """Return a suite by its name."""
     if name not in SUITES:
         raise HierlearnError(unknown_name("suite", name, SUITES))
     return SUITES[name]

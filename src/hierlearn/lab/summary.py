@@ -272,7 +272,6 @@ def is_bold(summary: Mapping[str, Any], metric: str, number: int) -> bool:
 
 
 def as_markdown(summary: Mapping[str, Any]) -> str:
-    """Return the table as Markdown."""
     metrics = summary["metrics"]
     heads = [f"{name} {ARROWS[summary['directions'][name]]}".strip() for name in metrics]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(metrics) + 1) + "|"]
@@ -365,7 +364,6 @@ def publish(study: Study) -> tuple[dict[str, Any], list[Path]]:
 
 
 def as_json(summary: Mapping[str, Any]) -> str:
-    """Return a summary as JSON."""
     return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
 
 

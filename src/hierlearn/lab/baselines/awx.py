@@ -52,7 +52,6 @@ class AWXLink(Link):
         return {"order": self.order}
 
     def log_p(self, logits: Tensor) -> Tensor:
-        """Return log p of every class."""
         own = logsigmoid(select(logits, self.terminals))
         order = 1.0 if math.isinf(self.order) else self.order
         empty = torch.full_like(logits, LOG_ZERO)

@@ -330,7 +330,6 @@ COSTS: dict[str, Callable[[Labels, Labels], Costs]] = {
 
 
 def find_cost(name: str) -> Callable[[Labels, Labels], Costs]:
-    """Return a cost of COSTS."""
     if name not in COSTS:
         raise HierlearnError(unknown_name("cost", name, COSTS))
     return COSTS[name]

@@ -125,7 +125,6 @@ class RandomWalkLink(Link):
         return self.hierarchy.max_up(log_p), -self.hierarchy.max_up(-log_q)
 
     def log_p(self, logits: Tensor) -> Tensor:
-        """Return log p alone."""
         return self.hierarchy.max_up(self.smooth(self.base.log_p(logits)))
 
     def prior_logits(self, counts: Tensor, terminal_counts: Tensor, rows: int) -> Tensor:

@@ -64,7 +64,6 @@ class NodeWeights(nn.Module):
         return new
 
     def forward(self) -> Tensor:
-        """Return the weights."""
         return (RATE * self.exponents).exp()
 
     @torch.no_grad()

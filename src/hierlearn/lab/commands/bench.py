@@ -385,7 +385,6 @@ def make_steps(
 
 
 def fresh(logits: Any) -> Any:
-    """Return a leaf tensor with the same values."""
     return logits.detach().clone().requires_grad_()
 
 

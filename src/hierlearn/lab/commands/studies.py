@@ -160,7 +160,6 @@ def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[
 
 
 def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
-    """Return the protocol of a study's options."""
     from hierlearn.cli.rows import split_names
 
     chosen = given(options)

@@ -111,7 +111,6 @@ def exact_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def page(study: Study, summary: Mapping[str, Any]) -> str:
-    """Return the page's text."""
     by_key = {candidate.key: candidate for candidate in study.candidates}
     candidates = [by_key[key] for key in summary["candidates"]]
     runs = study.runs()

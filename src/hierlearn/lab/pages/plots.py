@@ -376,5 +376,4 @@ def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
 
 
 def between(low: int, high: int) -> str:
-    """Return a range of integers as text."""
     return f"{low} to {high}" if low < high else str(low)

@@ -49,7 +49,6 @@ def write_suite(summary: Mapping[str, Any], out: Path | str) -> Path:
 
 
 def page(summary: Mapping[str, Any]) -> str:
-    """Return the page's text."""
     metric = summary["metric"]
     return Template(asset("suite.html", "hierlearn.lab.pages")).substitute(
         title=safe(f"hierlearn suite: {summary['suite']}"),
@@ -114,7 +113,6 @@ def mean_difference(summary: Mapping[str, Any], key: str) -> float | None:
 
 
 def has_published(summary: Mapping[str, Any]) -> bool:
-    """Return whether a set has a published figure."""
     return any(one["best_published"] for one in summary["sets"])
 
 
