@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.losses.checks import PerClass, per_class
@@ -98,15 +97,6 @@ class BCE:
     def __call__(self, log_p: Tensor, log_not_p: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every entry."""
         return bce_loss(log_p, log_not_p, targets, log_base=self.log_base)
-
-    def of_logits(
-        self, logits: Tensor, targets: Tensor, pos_weight: Tensor | None = None
-    ) -> Tensor:
-        """Return the loss of every entry of logits that a sigmoid reads, by torch's function."""
-        losses = binary_cross_entropy_with_logits(
-            logits, targets.to(logits.dtype), reduction="none", pos_weight=pos_weight
-        )
-        return losses if self.scale == 1 else losses * self.scale
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch.nn.functional import binary_cross_entropy_with_logits
+
 from hierlearn.links import SigmoidLink
 from hierlearn.losses.bases import BCE, ComposedLoss, ComposedOptions, bce_loss
 
@@ -56,4 +58,7 @@ class BCELoss(ComposedLoss):
             return super().losses(output, targets, mask)
         logits = output.float_logits
         weight = None if self.pos_weight is None else self.pos_weight.to(logits.dtype)
-        return self.base.of_logits(logits, targets, weight)
+        losses = binary_cross_entropy_with_logits(
+            logits, targets.to(logits.dtype), reduction="none", pos_weight=weight
+        )
+        return losses if self.base.scale == 1 else losses * self.base.scale

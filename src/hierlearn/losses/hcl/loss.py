@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from hierlearn.errors import HierlearnError, quoted, unknown_name
 from hierlearn.links import link_kind
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import HeadOutput, Link
     from hierlearn.losses.loss import LossOptions
+
+
+LINEAR = 40.0  # from here on softplus(z) is z, exactly in double precision
 
 
 class PaperOptions(CommonOptions, total=False):
@@ -264,10 +268,10 @@ class HCLLoss(ElementwiseLoss):
             losses, errors = self.constrained(output.flat(), *flat)
             return losses.view(output.shape), errors.view(output.shape)
         if link_kind(output.link) == "sigmoid" and type(self.base) is BCE:
-            logits = output.float_logits
-            losses = self.base.of_logits(logits, targets)
-            right = torch.where(targets > 0.5, logits > 0, logits < 0)
-            errors = (~right).to(logits.dtype)
+            # softplus(z) with z = (1 - 2y) x: equal z have equal losses, to the last digit.
+            z = torch.where(targets > 0.5, -output.float_logits, output.float_logits)
+            losses = softplus(z, threshold=LINEAR) * self.base.scale
+            errors = (~(z.detach() < 0)).to(z.dtype)
         else:
             losses = self.base(*output.pair, targets)
             log_p, log_not_p = output.pair
