@@ -151,7 +151,7 @@ def step(
     # Asked here, because gradients are disabled inside the function.
     needs_grad = torch.is_grad_enabled() and x.requires_grad
     options = (plan, threshold, on_result, weigh, differentiable, needs_grad)
-    loss: Tensor = _apply(options, x, y, m)
+    loss: Tensor = _HCL.apply(options, x, y, m)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -161,23 +161,17 @@ class _HCL(torch.autograd.Function):
         ctx: Any, options: tuple[Any, ...], x: Tensor, y: Tensor, m: Tensor | None
     ) -> Tensor:
         plan, threshold, on_result, weigh, differentiable, needs_grad = options
-        weights = None
+        weights, ctx.gradient = None, None
         if weigh is None and needs_grad and plan.is_small:
             # A launch costs less here than in autograd's own thread.
             block, loss, ctx.gradient = full_step(plan, x, y, m, threshold)
-            # Only a second pass needs these, and save_for_backward takes as long as a launch.
-            versions = x._version, y._version, None if m is None else m._version
-            ctx.saved = (x, y, m, block, versions)
+        elif weigh is None:
+            block, loss = select(plan, x, y, m, threshold)
         else:
-            if weigh is None:
-                block, loss = select(plan, x, y, m, threshold)
-            else:
-                block = sweep_down(plan, x, y, m)
-                loss, weights = weighted(plan, block, weigh)
-            if needs_grad:
-                ctx.save_for_backward(x, y, m, block, weights)
-                ctx.gradient = ctx.saved = None
+            block = sweep_down(plan, x, y, m)
+            loss, weights = weighted(plan, block, weigh)
         if needs_grad:
+            ctx.save_for_backward(x, y, m, block, weights)
             ctx.plan, ctx.differentiable = plan, differentiable
         if on_result is not None:
             on_result(plan, block)
@@ -189,68 +183,26 @@ class _HCL(torch.autograd.Function):
             return _gradient(ctx, upstream)
         if ctx.differentiable is None:
             return _gradient_once(ctx, upstream)
-        return _differentiable_gradient(ctx, upstream)
-
-
-# Function.apply without its support of functorch, whose tensors have no addresses anyway.
-_apply: Any = super(torch.autograd.Function, _HCL).apply
+        x, y, m, block, weights = ctx.saved_tensors
+        if weights is None:
+            # A view of the workspace, whose memory lives as long as the graph of the gradient.
+            weights = Workspace(ctx.plan, block).array("weights")
+        loss = ctx.differentiable(x, y, m, weights)
+        (gradient,) = torch.autograd.grad(loss, x, upstream.to(loss.dtype), create_graph=True)
+        return None, gradient, None, None
 
 
 def _gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradient by the kernels."""
-    gradient = ctx.gradient
-    if gradient is not None:
-        _release(ctx)
+    x, y, m, block, weights = ctx.saved_tensors
+    gradient, ctx.gradient = ctx.gradient, None
+    if gradient is not None:  # a second pass through a retained graph makes it again
         return None, gradient.mul_(upstream), None, None
-    x, y, m, block, weights = _saved(ctx)
     arrays = {} if weights is None else {"weights": weights}
-    gradient = sweep_up(ctx.plan, x, y, m, block, upstream, **arrays)
-    _release(ctx)
-    return None, gradient, None, None
+    return None, sweep_up(ctx.plan, x, y, m, block, upstream, **arrays), None, None
 
 
 _gradient_once = once_differentiable(_gradient)
-
-
-def _differentiable_gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    """Return a gradient that can be differentiated, by the caller's function of the same loss."""
-    x, y, m, block, weights = _saved(ctx)
-    if weights is None:
-        # A view of the workspace, whose memory lives as long as the graph of the gradient.
-        weights = Workspace(ctx.plan, block).array("weights")
-    loss = ctx.differentiable(x, y, m, weights)
-    (gradient,) = torch.autograd.grad(loss, x, upstream.to(loss.dtype), create_graph=True)
-    _release(ctx)
-    return None, gradient, None, None
-
-
-def _saved(ctx: Any) -> tuple[Any, ...]:
-    """Return logits, targets, mask, block and weights as the forward pass left them."""
-    if ctx.saved is None:
-        return tuple(ctx.saved_tensors)
-    if not ctx.saved:
-        raise RuntimeError("a second backward pass needs retain_graph=True in the first")
-    x, y, m, block, versions = ctx.saved
-    if versions != (x._version, y._version, None if m is None else m._version):
-        raise RuntimeError("logits, targets or mask were changed in place between backward passes")
-    return x, y, m, block, None
-
-
-def _release(ctx: Any) -> None:
-    """Drop the gradient of the forward pass, and without retain_graph all that was saved."""
-    ctx.gradient = None
-    if ctx.saved is not None and not _keeps_graph():
-        ctx.saved = ()
-
-
-def _assume_kept() -> bool:
-    return True
-
-
-# Whether the backward pass in progress retains its graph.
-_keeps_graph: Callable[[], bool] = getattr(
-    torch._C._autograd, "_get_current_graph_task_keep_graph", _assume_kept
-)
 
 
 # ---------------------------------------- steps
