@@ -12,7 +12,6 @@ Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N *
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 CHUNK = {"cuda": 1 << 30, "cpu": 1 << 25}  # bytes of the logits of a chunk
 
 
-class LinearHCLLoss(nn.Module):
+class LinearHCLLoss(nn.Linear):
     """The last linear layer of a network and its HCL loss, in chunks of rows.
 
     Args:
@@ -76,9 +75,9 @@ class LinearHCLLoss(nn.Module):
         chunk: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__()
         if features < 1:
             raise HierlearnError(f"features must be at least 1, not {features}")
+        super().__init__(features, len(hierarchy), bias=bias)
         if chunk is not None and chunk < 1:
             raise HierlearnError(f"chunk must be at least 1 row, not {chunk}")
         if selection not in ("two-pass", "previous"):
@@ -91,26 +90,17 @@ class LinearHCLLoss(nn.Module):
         self.hierarchy, self.features = hierarchy, features
         self.selection, self.chunk = selection, chunk
         self.kernels: kernels.Kernels | None = None  # made at first use
-        classes = len(hierarchy)
-        self.weight = nn.Parameter(torch.empty(classes, features))
-        self.bias = nn.Parameter(torch.empty(classes)) if bias else None
         # What the next step weighs by is state of the training: it is saved.
-        saved = selection == "previous"
-        self.register_buffer("previous", torch.ones(classes, dtype=torch.bool), persistent=saved)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weight and bias as nn.Linear does."""
-        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.features)
-            nn.init.uniform_(self.bias, -bound, bound)
+        every = torch.ones(self.out_features, dtype=torch.bool)
+        self.register_buffer("previous", every, persistent=selection == "previous")
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Return all logits, (N, C), for predicting."""
         return linear(inputs, self.weight, self.bias)
 
-    def forward(self, inputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, inputs: Tensor, targets: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
         """Return the loss of a batch.
 
         Args:
@@ -124,7 +114,13 @@ class LinearHCLLoss(nn.Module):
         check_targets(HeadOutput.from_logits(shape, self.loss.link), targets, mask, None)
         self.loss.check_values(targets, mask)
         if in_transform():
-            return self._transformed(inputs, targets, mask)
+            if self.loss.curriculum == "batch" and self.selection != "two-pass":
+                raise HierlearnError(
+                    f"torch.func cannot transform selection={self.selection!r}, which depends on "
+                    f"the call before; pass selection='two-pass'"
+                )
+            plain: Tensor = self.loss(self.logits(inputs), targets, mask)
+            return plain
         learns = torch.is_grad_enabled() and any(
             one is not None and one.requires_grad for one in (inputs, self.weight, self.bias)
         )
@@ -132,16 +128,6 @@ class LinearHCLLoss(nn.Module):
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         call = Call(self, targets, mask, learns, half)
         found: Tensor = _LinearHCL.apply(call, inputs, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return found
-
-    def _transformed(self, inputs: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the loss by plain operations, which torch.func transforms."""
-        if self.loss.curriculum == "batch" and self.selection != "two-pass":
-            raise HierlearnError(
-                f"torch.func cannot transform selection={self.selection!r}, which depends on the "
-                f"call before; pass selection='two-pass'"
-            )
-        found: Tensor = self.loss(self.logits(inputs), targets, mask)
         return found
 
     def known_weights(self, dtype: torch.dtype) -> Tensor | None:

@@ -289,8 +289,6 @@ class HCLLoss(ElementwiseLoss):
         errors: Tensor,
         rows: int | Tensor,
         member: int | None = None,
-        *,
-        summed: bool = False,
     ) -> Tensor | None:
         """Select classes and return their weights; None where there is no curriculum.
 
@@ -299,16 +297,21 @@ class HCLLoss(ElementwiseLoss):
             errors: () or (M,), e_h.
             rows: how many rows were summed, or their weights.
             member: which member this is, where members are computed one after another.
-            summed: whether these are the sums over all processes already.
         """
         if self.curriculum is None:
             return None
         records = torch.compiler.is_compiling() or not in_transform()
         with torch.no_grad():
             count: int | Tensor = rows
-            if forms.is_distributed() and not summed:
+            if forms.is_distributed():  # the selection is that of the global batch
                 count = torch.as_tensor(rows).to(errors).expand(errors.shape)
-                class_losses, errors, count = all_reduced(class_losses, errors, count)
+                together = torch.cat([class_losses, errors[..., None], count[..., None]], dim=-1)
+                torch.distributed.all_reduce(together)
+                class_losses, errors, count = (
+                    together[..., :-2],
+                    together[..., -2],
+                    together[..., -1],
+                )
             if self.curriculum == "epoch":
                 if records:
                     self._state("epoch_losses", member).add_(class_losses)
@@ -377,30 +380,24 @@ class HCLLoss(ElementwiseLoss):
             left_out = ~self.selected
         literal = self.floor == 0 and not self.link.coherent
         if literal and not self._warned and bool(left_out.any()):
-            self._warn(left_out)
+            self._warned = True
+            if left_out.dim() == 2:  # of the first member that has some
+                left_out = left_out[int(left_out.any(dim=1).nonzero()[0])]
+            names = [self.hierarchy.names[int(c)] for c in left_out.nonzero().flatten()]
+            warnings.warn(
+                f"{len(names)} of {len(self.hierarchy)} classes were not selected for a whole "
+                f"epoch and learned nothing: {quoted(names, most=3)}; pass floor=0.1 or a "
+                f"coherent link such as 'softmax' to keep them learning",
+                CollapseWarning,
+                stacklevel=2,
+            )
         self.ever_selected.zero_()
-
-    def _warn(self, left_out: Tensor) -> None:
-        """Name the classes, (C,) or of the first of M members, that no batch selected."""
-        self._warned = True
-        if left_out.dim() == 2:
-            left_out = left_out[int(left_out.any(dim=1).nonzero()[0])]
-        names = [self.hierarchy.names[int(c)] for c in left_out.nonzero().flatten()]
-        warnings.warn(
-            f"{len(names)} of {len(self.hierarchy)} classes were not selected for a whole "
-            f"epoch and learned nothing: {quoted(names, most=3)}; pass floor=0.1 or a "
-            f"coherent link such as 'softmax' to keep them learning",
-            CollapseWarning,
-            stacklevel=3,
-        )
 
     @property
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
-        records = self._records
-        if not records or None in records:
-            return forms.statistics_of(records[None])[0] if records else None
-        return torch.stack([forms.statistics_of(one)[0] for one in records.values()])
+        statistics = self.statistics()
+        return statistics[0] if statistics else None
 
     @property
     def last(self) -> dict[str, Tensor]:
@@ -451,10 +448,3 @@ class HCLLoss(ElementwiseLoss):
             f"{super().extra_repr()}, base={self.base}, scope={self.scope!r}, "
             f"curriculum={self.curriculum!r}, floor={self.floor}, normalize={self.normalize!r}"
         )
-
-
-def all_reduced(class_losses: Tensor, errors: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """Sum over the processes of torch.distributed, so that the selection is the global batch's."""
-    together = torch.cat([class_losses, errors[..., None], rows[..., None]], dim=-1)
-    torch.distributed.all_reduce(together)
-    return together[..., :-2], together[..., -2], together[..., -1]
