@@ -11,7 +11,6 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "hierlearn"
 STAGES = {
     "errors": 0,
-    "options": 0,
     "registry": 0,
     "terminal": 0,
     "kernels": 0,  # imports no stage

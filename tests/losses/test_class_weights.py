@@ -11,8 +11,8 @@ from hierlearn import Hierarchy, load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.lab.baselines.hmcn import HMCNLoss
 from hierlearn.losses import LOSSES, BCELoss, FocalLoss, MixedLoss
-from hierlearn.options import parse_pairs
 from hierlearn.pipeline import load, train
+from hierlearn.registry import parse_pairs
 from hierlearn.training import Plan
 from hierlearn.training.choose import not_convex
 from losses.random_batches import FLAT, RAGGED, flat_batch

@@ -19,7 +19,7 @@ from hierlearn.backbones.backbone import Backbone, Encoder
 from hierlearn.backbones.hf import HFBackbone
 from hierlearn.backbones.timm import TimmBackbone
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.options import parse_pairs
+from hierlearn.registry import parse_pairs
 
 BACKBONES: dict[str, Backbone] = {"hf": HFBackbone(), "timm": TimmBackbone()}
 

@@ -10,7 +10,7 @@ import typer
 from hierlearn.cli import shared
 from hierlearn.cli.generate import FILE, dashed, options, takes
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.options import parse_pairs
+from hierlearn.registry import parse_pairs
 from hierlearn.terminal import Table, Text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hierlearn.options import CONSTANTS, parse_pairs
+from hierlearn.registry import CONSTANTS, parse_pairs
 from hierlearn.training.fields import settings_of
 
 if TYPE_CHECKING:

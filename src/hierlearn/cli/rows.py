@@ -11,7 +11,7 @@ from hierlearn.cli.generate import dashed
 from hierlearn.cli.shared import COLUMN_NAMES
 from hierlearn.errors import HierlearnError, plural, unknown_name
 from hierlearn.files.locations import without_secrets
-from hierlearn.options import parse_pairs, split_pairs
+from hierlearn.registry import parse_pairs, split_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ from hierlearn.cli.generate import (
     takes,
 )
 from hierlearn.errors import HierlearnError, plural, shown, unknown_name
-from hierlearn.options import parse_pairs, parse_value
+from hierlearn.registry import parse_pairs, parse_value
 from hierlearn.training.settings import RUN, Plan, Settings
 
 if TYPE_CHECKING:

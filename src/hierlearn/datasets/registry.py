@@ -10,8 +10,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hierlearn.errors import DataError
-from hierlearn.options import parse_value
-from hierlearn.registry import Registry
+from hierlearn.registry import Registry, parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from hierlearn.decoding.probabilities import TerminalMass, as_tensor, checked_ro
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import expand_ranges, row_chunks, row_width
-from hierlearn.options import CheckedArguments
+from hierlearn.registry import CheckedArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError
 from hierlearn.losses import LOSSES
-from hierlearn.options import parse_pairs
-from hierlearn.registry import imported, is_spelled
+from hierlearn.registry import imported, is_spelled, parse_pairs
 from hierlearn.training.fields import settings_of
 from hierlearn.training.recipes import RECIPES, Recipe
 from hierlearn.training.settings import Settings

@@ -21,7 +21,7 @@ from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
-from hierlearn.options import CheckedArguments, parse_pairs
+from hierlearn.registry import CheckedArguments, parse_pairs
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy

@@ -34,7 +34,7 @@ from hierlearn.losses.checks import (
     check_values,
     per_class,
 )
-from hierlearn.options import CheckedArguments, argument_names
+from hierlearn.registry import CheckedArguments, argument_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,7 +3,7 @@
 import pytest
 
 from hierlearn.errors import HierlearnError
-from hierlearn.options import parse_pair, parse_pairs, parse_value, split_pairs
+from hierlearn.registry import parse_pair, parse_pairs, parse_value, split_pairs
 
 
 @pytest.mark.parametrize(
