@@ -245,7 +245,8 @@ class TextChunk(ArrowChunk):
         import pyarrow.compute as pc
 
         def cast(column: Any) -> Any:
-            pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
+            if len(column) > FIRST:
+                pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
             return pc.cast(column, pa.float64())
 
         column = self.columns[name]

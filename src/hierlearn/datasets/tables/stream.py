@@ -128,7 +128,8 @@ class TableStream:
         own = self.names if self.vectors is None else self.vectors.columns
         ids = () if id_column is None else (id_column,)
         self._read = tuple(dict.fromkeys((*own, *ids, *self.keep))) or self.file.columns[:1]
-        self.ignored = tuple(name for name in self.file.columns if name not in self._read)
+        read = frozenset(self._read)
+        self.ignored = tuple(name for name in self.file.columns if name not in read)
 
     def _inputs(self, rows: TableChunk, begin: int) -> NDArray[np.float32] | list[str] | Table:
         """Return the inputs of some rows that so many come before."""

@@ -426,7 +426,8 @@ class TableFile(ABC):
 
     def check_inputs(self, names: Iterable[str]) -> None:
         """Refuse a file that lacks columns which a model reads; all of them are named."""
-        lacking = [name for name in names if name not in self.columns]
+        known = frozenset(self.columns)
+        lacking = [name for name in names if name not in known]
         if lacking:
             what = "columns" if len(lacking) > 1 else "column"
             raise DataError(
