@@ -123,7 +123,7 @@ def train_with_hierlearn(model, loss, tokens, names, epochs, batch_size=8):
     rows = Rows(tokens.astype(np.float32), Labels(names, TREE), torch.device("cpu"))
     trainer = Trainer(TokensToLogits(model), loss, rows, settings)
     losses = []
-    trainer.on_step = lambda _: losses.append(float(trainer.running.losses[-1]))
+    trainer.on_step = lambda _: losses.append(float(trainer.losses[-1]))
     trainer.train()
     order = torch.cat([rows.order([settings.seed], epoch)[0] for epoch in range(epochs)])
     return losses, order.numpy()

@@ -116,7 +116,6 @@ def test_batches_without_rows_or_words():
     index = torch.tensor([[0, 1], [2, 3]])
     for rows in (empty, empty.take(index), empty.take(index[:, :0])):
         assert len(layer_of(SEEDS[:2], 0.5, members=2)(rows).values) == 0
-    assert empty.take(index[:, :0]).member_sizes() == [0, 0]
 
 
 def test_without_generators_members_draw_apart_from_torch():

@@ -15,7 +15,6 @@ from hierlearn.training.settings import SCHEDULES, learning_rate
     ("changes", "message"),
     [
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
-        ({"parallel": "classes"}, r"fits on one device with hierlearn\.losses\.LinearHCLLoss"),
         ({"epochs": 2.0}, "epochs must be an integer, not 2.0"),
         ({"batch_size": True}, "batch_size must be an integer, not True"),
         ({"ensemble_size": 0}, "ensemble_size must be from 1 to 1000, not 0"),

@@ -318,7 +318,7 @@ def test_losses_that_are_looked_at_later_name_the_batch_that_was_wrong(steps, wr
 
     def look(step):
         if step == steps:
-            trainer.running.losses[wrong][1] = float("inf")
+            trainer.losses[wrong][1] = float("inf")
             trainer.rows.device = torch.device("cuda")
             trainer._check_finite(1)
 

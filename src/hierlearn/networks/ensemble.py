@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout, Share, StepSeeds
-from hierlearn.networks.network import Auxiliary, Network
+from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,21 +210,6 @@ def clip_grad_norm(network: nn.Module, limit: float) -> None:
         gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
 
-def set_prior(network: nn.Module, counts: Tensor, terminal_counts: Tensor, rows: int) -> None:
-    """Initialize a network, or every member, to the class priors, where it can.
-
-    Args:
-        network: a network or an ensemble.
-        counts: (C,) the training rows of each class, ancestors counted.
-        terminal_counts: (C,) the rows whose most specific label is each class.
-        rows: how many rows there are.
-    """
-    one: Any
-    for one in networks_in(network):
-        if hasattr(one, "set_prior"):
-            one.set_prior(counts, terminal_counts, rows)
-
-
 def networks_in(network: nn.Module) -> list[nn.Module]:
     """Return the modules that hold heads: one, or one per member that is looped over."""
     if isinstance(network, LoopedEnsemble):
@@ -238,12 +223,6 @@ def head_names(network: nn.Module) -> list[str]:
     if not isinstance(first, Network):
         return []
     return [name for name in first.heads if name not in first.auxiliary]
-
-
-def auxiliary_heads(network: nn.Module) -> dict[str, Auxiliary]:
-    """Return what trains the heads that only help others to learn, by their names."""
-    first = networks_in(network)[0]
-    return first.auxiliary if isinstance(first, Network) else {}
 
 
 def drop_heads(network: nn.Module, names: Sequence[str]) -> None:
@@ -292,13 +271,12 @@ class Noise:
 
     def hand_out(self, network: nn.Module, members: slice) -> None:
         """Let the dropout layers of a network draw the noise of some members."""
-        set_generators(network, self.generators[members])
-        if self.seeds is None:
-            return
-        self.draws.append(StepSeeds(self.seeds[members]))
+        draws = None if self.seeds is None else StepSeeds(self.seeds[members])
+        if draws is not None:
+            self.draws.append(draws)
         for layer in network.modules():
             if isinstance(layer, Dropout):
-                layer.seeds = self.draws[-1]
+                layer.generators, layer.seeds = self.generators[members], draws
 
     def seed(
         self, seeds: Sequence[int], own: Sequence[int] | None = None, share: Share | None = None
@@ -334,10 +312,3 @@ def is_native(network: nn.Module) -> bool:
     if isinstance(network, Ensemble):
         return isinstance(network, StackedEnsemble)
     return is_stackable(network)
-
-
-def set_generators(network: nn.Module, generators: Sequence[torch.Generator]) -> None:
-    """Set the generators of the dropout layers of a network."""
-    for layer in network.modules():
-        if isinstance(layer, Dropout):
-            layer.generators = generators

@@ -177,15 +177,6 @@ class SparseRows:
             numbers = numbers.view(self.members, -1)
         return self.take(numbers[..., :-last]), self.take(numbers[..., -last:])
 
-    def member_sizes(self) -> list[int]:
-        """Return how many entries the rows of each member have; of one batch, those of all."""
-        if self.members is None or self.members == 1:
-            return [len(self.values)]  # known without waiting for a GPU
-        count = len(self) // self.members
-        bounds = self.offsets[torch.arange(self.members + 1, device=self.offsets.device) * count]
-        found: list[int] = bounds.diff().tolist()
-        return found
-
     def times(self, layer: Dense) -> Tensor:
         """Return the rows times the weights of a layer, plus its bias."""
         weight, bias = layer.weight, layer.bias

@@ -54,7 +54,8 @@ class Dense(nn.Module):
         super().__init__()
         if inputs < 1 or outputs < 1:
             raise HierlearnError(f"a layer {inputs} x {outputs} has no inputs or no outputs")
-        check_fits(inputs, outputs)
+        weights = f"a layer of {inputs:,} x {outputs:,} weights takes"
+        check_memory(weights, 4 * inputs * outputs, "make it narrower")
         self.bound = 1 / math.sqrt(inputs) if bound is None else bound
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-self.bound, self.bound))
         if bias:
@@ -264,15 +265,6 @@ class InputNoise(Dropout):
     def extra_repr(self) -> str:
         """Show the settings when the module is printed."""
         return f"input_dropout={self.p}, input_noise={self.std}"
-
-
-def check_fits(inputs: int, outputs: int) -> None:
-    """Raise on a layer whose weights are larger than the memory, before they are allocated."""
-    check_memory(
-        f"a layer of {inputs:,} x {outputs:,} weights takes",
-        4 * inputs * outputs,
-        "make it narrower",
-    )
 
 
 def check_layers(width: int, depth: int) -> None:

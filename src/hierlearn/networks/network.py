@@ -79,7 +79,11 @@ class Network(nn.Module):
         """
         features, others = self.encoder(x), None
         if candidates is not None:
-            features, others = split(features, candidates.count)
+            last = candidates.count
+            if isinstance(features, SparseRows):
+                features, others = features.split(last)
+            else:
+                features, others = features[..., :-last, :], features[..., -last:, :]
         outputs: dict[str, HeadOutput] = {
             name: head(features, others, candidates) if head.has_memory else head(features)
             for name, head in self.heads.items()
@@ -100,13 +104,6 @@ class Network(nn.Module):
         """Initialize every head to the class priors; see ``Head.set_prior``."""
         for head in self.heads.values():
             head.set_prior(counts, terminal_counts, rows)  # type: ignore[operator]
-
-
-def split(features: Any, last: int) -> tuple[Any, Any]:
-    """Return the first rows of features, and the last ones."""
-    if isinstance(features, SparseRows):
-        return features.split(last)
-    return features[..., :-last, :], features[..., -last:, :]
 
 
 def read_output(

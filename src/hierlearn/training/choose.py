@@ -161,7 +161,14 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
         name = "nearest" if plan.head == "neighbors" else "linear"
         why = "inputs are embeddings"
     else:
-        name, why = choose_recipe(facts, logits=needs_logits(facts, plan))
+        # Some choices only go with a head that gives logits.
+        logits = facts.logits or bool(facts.module) or plan.link is not None
+        logits |= plan.head == "linear"
+        if facts.kind in ("numbers", "images"):
+            logits |= plan.network not in (None, default_network(facts.kind))
+        else:
+            logits |= plan.network is not None or bool(plan.network_options)
+        name, why = choose_recipe(facts, logits=logits)
     if name == "custom":
         recipe = Recipe(str(plan.loss), f"a network trained by {plan.loss}")
     elif name in RECIPES:
@@ -195,15 +202,6 @@ def choose_recipe(facts: Facts, *, logits: bool = False) -> tuple[str, str]:
     if dense or logits:
         return ("hcl" if one_path else "max"), why
     return "linear", f"{why}, and inputs are {'texts' if facts.kind == 'texts' else 'sparse'}"
-
-
-def needs_logits(facts: Facts, plan: Plan) -> bool:
-    """Whether a plan makes choices that only go with a head that gives logits."""
-    if facts.logits or facts.module or plan.link is not None or plan.head == "linear":
-        return True
-    if facts.kind in ("numbers", "images"):
-        return plan.network not in (None, default_network(facts.kind))
-    return plan.network is not None or bool(plan.network_options)
 
 
 def default_network(kind: str) -> str:

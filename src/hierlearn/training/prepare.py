@@ -43,11 +43,11 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
-from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in, set_prior
 from hierlearn.networks.estimator import estimator_heads
+from hierlearn.networks.ensemble import head_names, networks_in
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
-from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.networks.network import AVERAGE, MAIN, Network
 from hierlearn.networks.trees import forest_heads
 from hierlearn.registry import Registry
 from hierlearn.training.choose import Decision, Facts, choose, default_network
@@ -418,7 +418,8 @@ def for_heads(
         weights: what each of these counts, per row: 1 is the weight of the main head.
     """
     joint, weights = dict(joint or {}), dict(weights or {})
-    for name, one in auxiliary_heads(network).items():
+    first = networks_in(network)[0]
+    for name, one in (first.auxiliary if isinstance(first, Network) else {}).items():
         joint[name] = build_loss(one.loss, loss.label_space, **one.options)
         weights[name] = one.weight
     if joint:
@@ -497,16 +498,18 @@ def initialize(
         weights: (N,) how much each row counts; None for all alike.
         settings: ``prior_bias`` and ``head_init``.
     """
-    one: Any
+    networks: list[Any] = networks_in(network)
     shared: dict[Any, Any] = {}
-    for one in networks_in(network):
+    for one in networks:
         for head in getattr(one, "heads", {}).values():
             if hasattr(head, "fit_labels"):
                 head.fit_labels(labels, weights, shared)
     if settings.prior_bias:
         found = labels.weighted_counts(None if weights is None else weights / weights.mean())
-        closed, terminal = (torch.from_numpy(one).double() for one in found)
-        set_prior(network, closed, terminal, len(labels))
+        closed, terminal = (torch.from_numpy(counts).double() for counts in found)
+        for one in networks:
+            if hasattr(one, "set_prior"):
+                one.set_prior(closed, terminal, len(labels))
     INITIALIZERS[settings.head_init](network, labels, weights)
 
 

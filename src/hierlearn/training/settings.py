@@ -202,11 +202,6 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        if self.parallel == "classes":  # type: ignore[comparison-overlap]  # of earlier versions
-            raise HierlearnError(
-                "parallel classes is gone; a last layer of a million classes fits on one device "
-                "with hierlearn.losses.LinearHCLLoss, and other losses train with parallel ddp"
-            )
         check_fields(self)
         if self.optimizer == "lbfgs" and self.accumulate > 1:
             raise HierlearnError(
@@ -415,10 +410,7 @@ class Plan:
                         f"{arg('base')} is trained instead of a network; leave {arg(name)} out"
                     )
         Settings.from_dict(self.settings)
-        self._check_option_names()
-
-    def _check_option_names(self) -> None:
-        """Raise on an option that a loss, network or decoder named here does not take."""
+        # Options that a loss, network, head or decoder named here does not take.
         if self.loss is not None and self.loss_options:
             from hierlearn.losses import LOSSES
 
@@ -437,7 +429,18 @@ class Plan:
             from hierlearn.backbones import find_backbone, parse_encoder
 
             find_backbone(parse_encoder(value)["source"])
-        check_joint(self.joint)
+        if self.joint:
+            from hierlearn.losses import LOSSES
+
+            for name, weight in self.joint.items():
+                if name not in LOSSES:
+                    raise LOSSES.unknown(name, "loss of a further head")
+                number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+                if not number or not 0 <= weight < float("inf"):
+                    raise HierlearnError(
+                        f"the weight of the further head {name!r} must be a number of at least 0, "
+                        f"not {weight!r}"
+                    )
         if self.decoder is not None:
             from hierlearn.decoding import check_options
 
@@ -453,20 +456,3 @@ def check_known(what: str, options: Mapping[str, Any], known: Sequence[str] | No
     for name in options:
         if known is not None and name not in known:
             raise HierlearnError(unknown_name(what, name, known))
-
-
-def check_joint(joint: Mapping[str, Any]) -> None:
-    """Raise on a further head whose loss is not known, or whose weight is no weight."""
-    if not joint:
-        return
-    from hierlearn.losses import LOSSES
-
-    for name, weight in joint.items():
-        if name not in LOSSES:
-            raise LOSSES.unknown(name, "loss of a further head")
-        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not number or not 0 <= weight < float("inf"):
-            raise HierlearnError(
-                f"the weight of the further head {name!r} must be a number of at least 0, not "
-                f"{weight!r}"
-            )

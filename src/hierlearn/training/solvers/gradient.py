@@ -181,7 +181,8 @@ class Trainer:
                 group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=rows.device)
             self.captured = captured_steps(self) if settings.cuda_graphs else None
         self.batches: dict[int, Batches] = {}  # of the next epoch, made ahead
-        self.running = RunningEpoch()
+        self.losses: list[Tensor] = []  # (M,) per step of the epoch so far
+        self.selected: Tensor | None = None  # (R, C) how often, of the members that still learn
         self.selections: list[Tensor] = []  # (C,) per epoch, if there is a curriculum
         self.on_epoch: Callable[[dict[str, Any]], None] | None = None
         self.on_step: Callable[[int], None] | None = None
@@ -251,27 +252,30 @@ class Trainer:
             every = self.settings.checkpoint_every
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
-                self.running.average(self.processes)  # what the checkpoint holds is of all
+                if self.processes.world > 1:  # what the checkpoint holds is of all processes
+                    losses = torch.stack(self.losses)
+                    mean = self.processes.total(losses) / self.processes.world
+                    self.losses = list(mean.to(losses.dtype))
                 self._checkpoint()
         if self.captured is not None and self.step < self.steps:  # while the GPU is busy
             self.batches = {number + 1: self.batches_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
-        losses = self.processes.total(torch.stack(self.running.losses).double().mean(dim=0))
+        means = self.processes.total(torch.stack(self.losses).double().mean(dim=0))
         record: dict[str, Any] = {
             "epoch": number + 1,
             "step": self.step,
             "learning_rate": self.rate_at(self.step - 1),
-            "loss": self.stopping.mask_stopped((losses / self.processes.world).tolist()),
+            "loss": self.stopping.mask_stopped((means / self.processes.world).tolist()),
             "seconds": round(time.perf_counter() - started, 4),
         }
-        if self.running.selected is not None:  # how often a curriculum selected each class
-            selected = self.running.selected.mean(dim=0).cpu() / len(self.running.losses)
+        if self.selected is not None:  # a curriculum has selected classes
+            selected = self.selected.mean(dim=0).cpu() / len(self.losses)
             self.selections.append(selected)
             levels = torch.split(selected, list(self.loss.label_space.hierarchy.level_sizes))
             record["selected_by_level"] = [round(float(one.mean()), 6) for one in levels]
-        self.running = RunningEpoch()
+        self.losses, self.selected = [], None
         last = (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
         if self.valid is not None and last and number >= self.stages.last:
             record["valid"] = self._validate(number)
@@ -299,12 +303,14 @@ class Trainer:
         else:
             result = self.plain_step(index, epoch, place)
         self.timeline.enter("other")
+        self.losses.append(result.losses)
         selection = result.selection
         if selection is not None:  # (C,), or (M, C): those of the members that still learn
             selection = selection.expand(len(self.seeds), -1)
             if any(self.stopped):
                 selection = selection[[n for n, stopped in enumerate(self.stopped) if not stopped]]
-        self.running.add(result.losses, selection)
+            now = selection.to(torch.float32)
+            self.selected = now if self.selected is None else self.selected.add_(now)
         self.step += 1
         if self.rows.device.type != "cpu" and self.step % CHECK_EVERY == 0:
             self._check_finite(epoch)
@@ -456,7 +462,7 @@ class Trainer:
 
     def _check_finite(self, epoch: int) -> None:
         """Read back the losses of this epoch so far, and raise if one is not finite."""
-        losses = self.running.losses
+        losses = self.losses
         if self.rows.device.type == "cpu" or not losses:  # there every step is checked
             return
         wrong = (~torch.stack(losses).isfinite()).any(dim=1).nonzero()
@@ -540,7 +546,9 @@ class Trainer:
             "loss": self.loss.state_dict(),
         }
         if self.step % self.steps_per_epoch:  # in the middle of an epoch
-            parts["epoch"] = self.running.state_dict()
+            parts["epoch"] = {"losses": torch.stack(self.losses)}
+            if self.selected is not None:
+                parts["epoch"] = {**parts["epoch"], "selected": self.selected}
             parts["selected"] = self.loss.epoch_state()
         return {
             f"{part}/{name}": self.spread.whole(value)
@@ -569,58 +577,14 @@ class Trainer:
             self.step = self.saved = checkpoint.metadata["step"]
             if self.step % self.steps_per_epoch:  # the epoch ends with the batches it began with
                 self.rows.share_among(checkpoint.metadata.get("shards", 1), self.epoch)
-            epoch, classes = parts.get("epoch", {}), len(self.loss.label_space)
-            self.running.load_state_dict(epoch, device, self.stopping.stopped, classes)
+            epoch = parts.get("epoch", {})
+            steps = len(epoch["losses"]) if "losses" in epoch and epoch["losses"].dim() else 0
+            learning = self.stopped.count(False)
+            shapes = {
+                "losses": (steps, len(self.seeds)),
+                "selected": (learning, len(self.loss.label_space)),
+            }
+            check_shapes("epoch/", epoch, {k: v for k, v in shapes.items() if k in epoch})
+            self.losses = list(epoch["losses"].to(device)) if "losses" in epoch else []
+            self.selected = epoch["selected"].to(device) if "selected" in epoch else None
             self.loss.load_epoch_state(parts.get("selected", {}))
-
-
-class RunningEpoch:
-    """The losses and the selections of the steps of an epoch so far."""
-
-    def __init__(self) -> None:
-        self.losses: list[Tensor] = []  # (M,) per step
-        self.selected: Tensor | None = None  # (R, C) how often, of the members that still learn
-
-    def add(self, losses: Tensor, selection: Tensor | None) -> None:
-        """Add a step.
-
-        Args:
-            losses: (M,) of all members.
-            selection: (R, C) bool, what a curriculum has selected for the running members.
-        """
-        self.losses.append(losses)
-        if selection is not None:
-            now = selection.to(torch.float32)
-            self.selected = now if self.selected is None else self.selected.add_(now)
-
-    def average(self, processes: Processes) -> None:
-        """Average the losses over all processes, whose parts of a batch have other ones."""
-        if processes.world > 1 and self.losses:
-            found = torch.stack(self.losses)
-            self.losses = list((processes.total(found) / processes.world).to(found.dtype))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return what a checkpoint in the middle of the epoch must keep."""
-        if not self.losses:
-            return {}
-        found = {"losses": torch.stack(self.losses)}
-        return found if self.selected is None else {**found, "selected": self.selected}
-
-    def load_state_dict(
-        self, state: Mapping[str, Tensor], device: torch.device, stopped: list[bool], classes: int
-    ) -> None:
-        """Restore what ``state_dict`` returned.
-
-        Args:
-            state: the tensors.
-            device: where they go.
-            stopped: which members have stopped.
-            classes: of the taxonomy.
-        """
-        steps = len(state["losses"]) if "losses" in state and state["losses"].dim() else 0
-        expected = {"losses": (steps, len(stopped)), "selected": (stopped.count(False), classes)}
-        check_shapes("epoch/", state, {name: expected[name] for name in expected if name in state})
-        if "losses" in state:
-            self.losses = list(state["losses"].to(device))
-        if "selected" in state:
-            self.selected = state["selected"].to(device)
