@@ -72,9 +72,8 @@ class ApproximateIndex:
         recall: The recall that was measured when the index was built.
     """
 
-    def __init__(self, index: Any, rows: NDArray[np.int64], embeddings: Tensor, distance: str):
+    def __init__(self, index: Any, embeddings: Tensor, distance: str) -> None:
         self._index = index
-        self._rows = rows  # (identifiers,) the row of each identifier of the index, -1 if removed
         self.embeddings = embeddings
         self.distance = distance
         self.probes = 1
@@ -117,9 +116,9 @@ class ApproximateIndex:
         index = faiss.index_factory(width, f"{spec}IVF{lists},SQ8")
         sample = _sample(total, 64 * lists, embeddings.device)
         index.train(_as_numpy(embeddings[sample], distance))
-        built = cls(index, np.empty(0, dtype=np.int64), embeddings[:0], distance)
-        built._insert(embeddings)
-        built.embeddings = embeddings
+        for begin in range(0, total, CHUNK):
+            index.add(_as_numpy(embeddings[begin : begin + CHUNK], distance))
+        built = cls(index, embeddings, distance)
         built._calibrate(min(k, total), recall, lists)
         return built
 
@@ -146,7 +145,7 @@ class ApproximateIndex:
         _, found = self._index.search(_as_numpy(queries, self.distance), count)
         missing = torch.from_numpy((found[:, k - 1] < 0).nonzero()[0]).to(queries.device)
         found = np.where(found < 0, found[:, :1], found)  # a candidate twice, sorted out below
-        rows = torch.from_numpy(self._rows[found]).to(queries.device)
+        rows = torch.from_numpy(found).to(queries.device)
         repeated = torch.from_numpy(found == found[:, :1]).to(queries.device)
         repeated[:, 0] = False
         rows[missing] = 0
@@ -156,34 +155,6 @@ class ApproximateIndex:
             exact = nearest(queries[missing], self.embeddings, k, self.distance)
             values[missing], rows[missing] = exact
         return values, rows
-
-    def add(self, embeddings: Tensor) -> None:
-        """Append rows (m, D); they get the numbers that follow."""
-        if embeddings.dim() != 2 or embeddings.shape[1] != self.embeddings.shape[1]:
-            raise HierlearnError(
-                f"embeddings {tuple(embeddings.shape)} must be (m, {self.embeddings.shape[1]}) "
-                "like the rows of the index"
-            )
-        self._insert(embeddings)
-        self.embeddings = torch.cat([self.embeddings, embeddings.to(self.embeddings)])
-
-    def remove(self, rows: Tensor) -> None:
-        """Remove rows by number; the rows that stay are numbered again, in their order."""
-        faiss = _faiss()
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= len(self)):
-            raise HierlearnError(
-                f"rows to remove are {int(rows.min())} to {int(rows.max())}, but the index has "
-                f"rows 0 to {len(self) - 1}"
-            )
-        stays = torch.ones(len(self), dtype=torch.bool, device=self.embeddings.device)
-        stays[rows.to(stays.device)] = False
-        alive = self._rows >= 0
-        gone = alive.copy()
-        gone[alive] = ~stays.cpu().numpy()  # identifiers are in the order of their rows
-        self._index.remove_ids(faiss.IDSelectorBatch(gone.nonzero()[0]))
-        alive &= ~gone
-        self._rows = np.where(alive, alive.cumsum() - 1, -1)
-        self.embeddings = self.embeddings[stays]
 
     def save(self, path: Path | str) -> None:
         """Write the index, without the embeddings, as one safetensors file."""
@@ -197,7 +168,8 @@ class ApproximateIndex:
             "candidates": self.candidates,
             "recall": self.recall,
         }
-        arrays = {"index": _faiss().serialize_index(self._index), "rows": self._rows}
+        rows = np.arange(len(self))  # of the identifiers of the index
+        arrays = {"index": _faiss().serialize_index(self._index), "rows": rows}
         with atomic_write(path, "wb") as file:
             file.write(save(arrays, {"index": json.dumps(facts)}))
 
@@ -218,26 +190,17 @@ class ApproximateIndex:
             raise
         except Exception as error:  # of safetensors, JSON and faiss, which has no class of its own
             raise HierlearnError(f"{path} is not an index; build it again") from error
-        if rows.ndim != 1 or np.count_nonzero(rows >= 0) != int(index.ntotal):
+        if not np.array_equal(rows, np.arange(int(index.ntotal))):
             raise HierlearnError(f"{path} is a damaged index; build it again")
         if embeddings.shape != (int(index.ntotal), int(index.d)):
             raise HierlearnError(
                 f"{path} is an index of ({index.ntotal}, {index.d}) embeddings, not of "
                 f"{tuple(embeddings.shape)}; build it again"
             )
-        loaded = cls(index, rows, embeddings, facts["distance"])
+        loaded = cls(index, embeddings, facts["distance"])
         loaded.probes, loaded.candidates = facts["probes"], facts["candidates"]
         loaded.recall = facts["recall"]
         return loaded
-
-    def _insert(self, embeddings: Tensor) -> None:
-        """Give rows to faiss, block by block, under identifiers that were never used."""
-        known, first = len(self._rows), len(self)
-        for begin in range(0, len(embeddings), CHUNK):
-            chunk = _as_numpy(embeddings[begin : begin + CHUNK], self.distance)
-            identifiers = np.arange(known + begin, known + begin + len(chunk))
-            self._index.add_with_ids(chunk, identifiers)
-        self._rows = np.concatenate([self._rows, np.arange(first, first + len(embeddings))])
 
     def _calibrate(self, k: int, recall: float, lists: int) -> None:
         """Probe as many lists as the recall needs, measured on a sample of the rows."""
