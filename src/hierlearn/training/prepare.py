@@ -43,8 +43,8 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
-from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in
+from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
