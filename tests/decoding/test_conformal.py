@@ -152,9 +152,3 @@ def test_the_rank_is_the_largest_that_the_level_allows(count):
 def test_a_risk_is_a_number_between_0_and_1(alpha):
     with pytest.raises(HierlearnError, match="risk must lie between 0 and 1"):
         rank_of(alpha, 100)
-
-
-@pytest.mark.parametrize("count", [None, 1.5, -1, True])
-def test_rows_are_counted(count):
-    with pytest.raises(HierlearnError, match="count must be the number of rows"):
-        rank_of(0.1, count)

@@ -132,7 +132,7 @@ def test_fingerprints_never_change(small_tree, diamond):
 
 def test_attributes_cannot_be_set(small_tree):
     for name in ("names", "sep", "structure", "levels", "anything", "_routes"):
-        with pytest.raises(AttributeError, match=f"a Hierarchy is immutable; {name} cannot be set"):
+        with pytest.raises(AttributeError, match=f"Hierarchy is immutable; {name} cannot be set"):
             setattr(small_tree, name, 1)
         with pytest.raises(AttributeError, match=f"immutable; {name} cannot be deleted"):
             delattr(small_tree, name)

@@ -103,7 +103,7 @@ def test_a_missing_row_has_no_label():
 def test_labels_are_immutable_and_can_be_copied():
     labels = Labels(["pug", "plant"], H)
     with pytest.raises(
-        AttributeError, match="Labels are immutable; unlabeled_descendants cannot be set"
+        AttributeError, match="Labels is immutable; unlabeled_descendants cannot be set"
     ):
         labels.unlabeled_descendants = "unknown"
     with pytest.raises(AttributeError, match="closed cannot be deleted"):

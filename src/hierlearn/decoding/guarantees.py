@@ -59,7 +59,6 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from hierlearn.decoding.classes import greedy_chain, last_of
@@ -98,9 +97,6 @@ def rank_of(risk: float, count: int) -> int:
         count: n, the rows of the calibration set.
     """
     check_risk(risk)
-    rows: object = count
-    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 0:
-        raise HierlearnError(f"{arg('count')} must be the number of rows, not {shown(rows)}")
     # 0.29 * 100 is less than 29 in floating point, and 29 / 100 is 0.29.
     fraction = Fraction(risk).limit_denominator(MOST_ROWS)
     rank = int(fraction * (count + 1))

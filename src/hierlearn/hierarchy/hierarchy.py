@@ -23,7 +23,7 @@ import hashlib
 import json
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from hierlearn.errors import (
 from hierlearn.hierarchy import draw
 from hierlearn.hierarchy.formats.build import FORMAT, VERSION, Builders, pruned_targets
 from hierlearn.hierarchy.names import as_rows, checked_title, set_title
-from hierlearn.hierarchy.structure import DagLCA, TreeLCA, expand_ranges, frozen
+from hierlearn.hierarchy.structure import DagLCA, Immutable, TreeLCA, expand_ranges, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,7 +60,7 @@ LEVELS_SHOWN = 12  # in one line
 PAIRS_AT_ONCE = 1 << 17  # of lowest common ancestors: temporaries stay inside the cache
 
 
-class Hierarchy(Builders):
+class Hierarchy(Immutable, Builders):
     """An immutable taxonomy of C classes in level order.
 
     Build one with ``from_paths``, ``from_edges``, ``from_parents``, ``from_nested``,
@@ -100,12 +100,6 @@ class Hierarchy(Builders):
         raise TypeError("build a Hierarchy with Hierarchy.from_paths, from_edges, ... or read")
 
     # ------------------------------------------------------------------ names and numbers
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Hierarchy is immutable; {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Hierarchy is immutable; {name} cannot be deleted")
 
     def __len__(self) -> int:
         """C, the number of classes."""
@@ -732,12 +726,6 @@ class Hierarchy(Builders):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hierarchy.from_json, (self.to_json(),)
-
-    def __copy__(self) -> Hierarchy:
-        return self
-
-    def __deepcopy__(self, _: object) -> Hierarchy:
-        return self
 
     def to_json(self) -> str:
         """Return the hierarchy as JSON text that ``from_json`` and ``read`` take."""

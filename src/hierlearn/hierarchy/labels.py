@@ -15,14 +15,14 @@ each set is stored once, and a row costs 4 bytes.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, LabelError, arg, unknown_name
 from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import as_rows, is_missing
-from hierlearn.hierarchy.structure import expand_ranges
+from hierlearn.hierarchy.structure import Immutable, expand_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def has_no_label(row: object) -> bool:
     return (isinstance(row, str) or not hasattr(row, "__iter__")) and is_missing(row)
 
 
-class Labels:
+class Labels(Immutable):
     """The annotated labels of N rows against a hierarchy.
 
     Args:
@@ -147,12 +147,6 @@ class Labels:
         sets = (np.asarray(offsets, dtype=np.int64), np.asarray(numbers, dtype=np.int64))
         vars(new).update(sets=sets)
         return new
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"Labels are immutable; {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"Labels are immutable; {name} cannot be deleted")
 
     def __len__(self) -> int:
         return len(self.sets[0]) - 1 if self.of_row is None else len(self.of_row)
@@ -329,7 +323,7 @@ def labels_of_rows(
 # terminal.
 
 
-class LabelSpace:
+class LabelSpace(Immutable):
     """An immutable hierarchy with its terminal classes.
 
     Args:
@@ -446,15 +440,3 @@ class LabelSpace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LabelSpace, (self.hierarchy, self.terminals.tolist())
-
-    def __copy__(self) -> LabelSpace:
-        return self
-
-    def __deepcopy__(self, _: object) -> LabelSpace:
-        return self
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a LabelSpace is immutable; {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a LabelSpace is immutable; {name} cannot be deleted")

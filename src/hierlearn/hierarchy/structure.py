@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
     from hierlearn.hierarchy.hierarchy import Hierarchy
 
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
 
 MOST_BITS = 1 << 14  # classes up to which closures are kept as bits
 CHUNK = 2**22  # elements of one temporary: 16 MiB in float32
+
+
+class Immutable:
+    """Base of what never changes: no attribute can be set, and copies are the object itself."""
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; {name} cannot be deleted")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
 
 
 def frozen(array: Ints) -> Ints:
