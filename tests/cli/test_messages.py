@@ -137,7 +137,11 @@ def test_who_reads_arguments_and_who_options(command, message, python, shown):
 
 SRC = Path(__file__).parents[2] / "src" / "hierlearn"
 OPTION = re.compile(r"(?<![\w(-])--[a-z][a-z-]+")
-OF_OTHER_TOOLS = ("packages.py", "suite_page.py")  # options of pip and npm, names in CSS
+OF_OTHER_TOOLS = (
+    "download.py",
+    "packages.py",
+    "suite_page.py",
+)  # options of pip and npm, names in CSS
 
 
 def messages(tree):

@@ -38,28 +38,28 @@ MUTANTS = (
     # ---------------------------------------- losses and links
     Mutant(
         "the threshold of the curriculum is one class off",
-        "losses/hcl/curriculum.py",
+        "losses/hcl/functional.py",
         "+ positions <= threshold",
         "+ positions + 1 <= threshold",
         "losses/hcl",
     ),
     Mutant(
         "the curriculum takes the hardest classes first",
-        "losses/hcl/curriculum.py",
+        "losses/hcl/functional.py",
         "torch.sort(class_losses.detach(), stable=True)",
         "torch.sort(class_losses.detach(), stable=True, descending=True)",
         "losses/hcl",
     ),
     Mutant(
         "unknown entries bind others",
-        "losses/hcl/constraint.py",
+        "losses/hcl/functional.py",
         "losses.masked_fill(~mask, -torch.inf)",
         "losses.masked_fill(~mask, 0.0)",
         "losses/hcl",
     ),
     Mutant(
         "a level is bound by itself, not by the levels above",
-        "losses/hcl/constraint.py",
+        "losses/hcl/functional.py",
         "peak = best if peak is None else torch.where(best > peak, best, peak)",
         "peak = best",
         "losses/hcl",

@@ -15,7 +15,7 @@ import torch
 import warm
 from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import HierlearnError
-from hierlearn.files import locks
+from hierlearn.files import writing
 from hierlearn.memory import Part
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
 from hierlearn.pipeline import Pipeline, memory_files, train
@@ -458,13 +458,15 @@ def test_a_folder_that_another_process_holds_is_named(folder, monkeypatch):
         assert other.stdout.readline() == "held\n"
         begun = time.monotonic()
         with (
-            pytest.raises(locks.BusyError, match="m is being changed by another process, for more"),
-            locks.locked(folder, 0.2),
+            pytest.raises(
+                writing.BusyError, match="m is being changed by another process, for more"
+            ),
+            writing.locked(folder, 0.2),
         ):
             pass
         assert time.monotonic() - begun < 60
         other.kill()  # and its lock is gone with it
-    with locks.locked(folder, 10), locks.locked(folder, 0.2):
+    with writing.locked(folder, 10), writing.locked(folder, 0.2):
         pass
 
 

@@ -274,7 +274,7 @@ def test_other_rows_labels_and_validation_rows_are_refused(cut):
     [
         (plan("hcl", epochs=4), "epochs=3, now epochs=4"),
         (plan("hcl", learning_rate=0.1), "learning_rate=0.001, now learning_rate=0.1"),
-        (plan("bce"), "loss=hcl, now loss=bce"),
+        (plan("bce"), "loss='hcl', now loss='bce'"),
         (plan("hcl", options={"floor": 0.2}), "loss_options={}, now loss_options={'floor': 0.2}"),
         (plan("hcl", ensemble_size=2), "ensemble_size=1, now ensemble_size=2"),
     ],
@@ -358,7 +358,7 @@ def test_a_finished_training_is_loaded_and_only_with_the_same_plan(tmp_path):
     assert said == [f"{tmp_path / 'm'} is finished already"]
     assert_identical(state(again.network), state(first.network))
     assert refusal(tmp_path / "m", None, plan("bce")).startswith(
-        "FOLDER was trained with loss=hcl, now loss=bce"
+        "FOLDER was trained with loss='hcl', now loss='bce'"
     )
     other = replace(partial_problem(), hierarchy=TREE)
     assert refusal(tmp_path / "m", other).startswith("FOLDER is of another hierarchy: fingerprint")

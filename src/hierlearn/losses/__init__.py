@@ -83,7 +83,6 @@ __all__ = [
     "LevelWeightedLoss",
     "LinearHCLLoss",
     "Loss",
-    "LossEntry",
     "MCLoss",
     "MixedLoss",
     "RowLoss",

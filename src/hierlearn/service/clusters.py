@@ -46,7 +46,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise HierlearnError(
-            f"the engine ray needs Ray ({error}); install it with: pip install 'ray[data]'"
+            f"the engine ray needs Ray ({error}); install it with: pip install ray"
         ) from None
     return ray
 
