@@ -1,6 +1,8 @@
 """Titles on the command line: a taxonomy with them, trained, saved, predicted and explained."""
 
 import csv
+import json
+import re
 
 import pytest
 
@@ -104,3 +106,34 @@ def test_remembered_rows_keep_titles_and_new_classes_bring_theirs(titled, call):
     (titled / "tree2.csv").write_text(TAXONOMY.replace("what", "title"))
     call("remember texts same.csv --hierarchy tree2.csv --out same")  # no class is new
     assert Pipeline.load(titled / "same").hierarchy.title("lab") == "Labrador"
+
+
+def test_the_page_of_a_model_shows_titles(tmp_path, call):
+    """As in the first tutorial: codes in the table, their titles in the hierarchy alone."""
+    titles = {
+        "E": "Endocrine",
+        "E10": "Type 1",
+        "E11": "Type 2 & other",
+        "G": "Nerves",
+        "G43": "Migraine",
+    }
+    tree = Hierarchy.from_paths(["E/E10", "E/E11", "G/G43"])
+    named = {name: titles[name.rpartition("/")[2]] for name in tree.names}
+    (tmp_path / "codes.json").write_text(tree.with_titles(named).to_json())
+    words = {"E/E10": "sugar young", "E/E11": "sugar old", "G/G43": "head ache"}
+    lines = ["note,code,part"]
+    for row in range(60):
+        code = list(words)[row % 3]
+        lines.append(
+            f"{words[code].split()[row % 2]} {row % 5},{code},{'train' if row < 40 else 'test'}"
+        )
+    (tmp_path / "notes.csv").write_text("\n".join(lines))
+    call("train notes.csv --label code --text note --split part --hierarchy codes.json --out model")
+    call("report model --data notes.csv --rows test --out page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert json.loads(re.search(r'"titles": ?(\[[^]]*\])', page)[1]) == [
+        named[one] for one in tree.names
+    ]
+    confused = page[page.index("What is confused?") :]
+    assert "Type 1</span>" in confused
+    assert "Type 2 &amp; other</span>" in confused

@@ -1,5 +1,7 @@
 """What separates cells: by the ending, found, or given."""
 
+import gzip
+
 import pytest
 
 from hierlearn.datasets import open_table, read_table
@@ -80,6 +82,13 @@ def test_utf_16_is_named(tmp_path, encoding):
     path = write(tmp_path, "x,y\n1,2\n".encode(encoding))
     for read in (open_table, read_rows, stream_rows):
         with pytest.raises(DataError, match=r"rows\.csv is not UTF-8: it looks like UTF-16; conv"):
+            read(path)
+
+
+def test_a_packed_file_by_a_plain_name_is_named(tmp_path):
+    path = write(tmp_path, gzip.compress(b"x,y\n1,2\n"))
+    for read in (open_table, read_rows, stream_rows):
+        with pytest.raises(DataError, match=r"rows\.csv is packed by gzip; unpack it first"):
             read(path)
 
 

@@ -273,6 +273,12 @@ def find_not_utf8(path: Path) -> DataError:
 
 def not_utf8(path: Path, line: int, byte: int) -> DataError:
     """Return the error of a byte that is not UTF-8."""
+    with open_content(path) as file:
+        if line == 1 and file.read(2) == b"\x1f\x8b":
+            return DataError(
+                f"{path} is packed by gzip; unpack it first, as gunzip does, or let its name end "
+                f"in .gz"
+            )
     return DataError(
         f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
         f"convert the file, for example with: iconv -f latin1 -t utf-8"

@@ -670,7 +670,10 @@ class Door:
             await answer_error(400, said)(scope, receive, send)
         elif not self.answers(host, scope.get("server")):
             name = host[:80]
-            said = f"this server does not go by the name {name!r}, which is not among its hosts"
+            said = (
+                f"this server does not go by the name {name!r}; whoever runs it may start it with "
+                f"--allow-host {name}"
+            )
             await answer_error(421, said)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
