@@ -149,6 +149,14 @@ def test_a_few_letters_are_not_a_million_cells(tmp_path, monkeypatch):
     assert "has 101 columns and more than 1,600 cells" in refused(path)
 
 
+def test_an_integer_of_many_digits_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"x": 1, "class": "a"}\n{"x": 1' + "0" * 400 + ', "class": "b"}\n')
+    message = refused(path)
+    assert "line 2, column 'x': 10000" in message
+    assert "is not a finite number" in message
+
+
 # ---------------------------------------------------------------------- Excel
 
 

@@ -260,6 +260,8 @@ def is_number(value: Any) -> bool:
         return False  # neither nan nor infinity
     try:
         float(value)
+    except OverflowError:  # an integer of many digits, which is refused with its line
+        return True
     except (TypeError, ValueError):
         return WRITTEN.fullmatch(str(value).strip()) is not None
     return True
