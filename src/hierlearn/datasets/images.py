@@ -133,7 +133,7 @@ class TarMember:
     size: int
 
     def read(self) -> bytes:
-        """Return the bytes of the member."""
+        """Return the bytes of the member, or refuse one that is too large or cut off."""
         if self.size > MOST_BYTES:
             raise DataError(
                 f"{self.name} has {self.size:,} bytes, and at most {MOST_BYTES:,} are read"

@@ -179,19 +179,18 @@ def as_images(inputs: Any) -> Images:
     return Images(ImageFile(Path(one).parent, Path(one).name) for one in inputs)
 
 
-def resized(images: Images, target: Target, in_memory: int | None = None) -> Bytes:
+def resized(images: Images, target: Target) -> Bytes:
     """Return (N, C, S, S) images, in memory or mapped from the cache folder.
 
     Args:
         images: where they are.
         target: what they become.
-        in_memory: the most bytes that are held in memory.
 
     Raises:
         DataError: naming images that cannot be read.
     """
     shape = (len(images), target.channels, target.size, target.size)
-    if int(np.prod(shape)) <= (IN_MEMORY if in_memory is None else in_memory):
+    if int(np.prod(shape)) <= IN_MEMORY:
         found, begin = np.empty(shape, dtype=np.uint8), 0
         for block in decoded_blocks(images, target):
             found[begin : begin + len(block)] = block
