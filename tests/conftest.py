@@ -18,8 +18,8 @@ import setuptools  # noqa: F401  (torch's compiler needs it, and cannot import i
 from hypothesis import settings
 
 import kernels.kernel_imports  # noqa: F401  (before anything else imports Triton)
-from hierlearn.backbones.compiled import declare_operators
 from hierlearn.registry import installed
+from torchvision_operators import declare_operators
 
 declare_operators()  # before anything imports torchvision, which may be of another build
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hierlearn.backbones.compiled import declare_operators
+from torchvision_operators import declare_operators
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -141,7 +141,7 @@ def serve(address):
     import gc
     import importlib
 
-    from hierlearn.backbones.compiled import declare_operators
+    from torchvision_operators import declare_operators
 
     declare_operators()  # torchmetrics imports torchvision, which may be of another build
     for name in PRELOADED:

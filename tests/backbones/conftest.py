@@ -9,7 +9,7 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything of transformers is imported
 
-from hierlearn.backbones.compiled import declare_operators
+from torchvision_operators import declare_operators
 
 declare_operators()
 

@@ -126,7 +126,7 @@ def test_a_transform_of_your_own_is_imported_by_training_only():
 
 
 def test_torchvision_transforms():
-    from hierlearn.backbones.compiled import declare_operators
+    from torchvision_operators import declare_operators
 
     declare_operators()
     layer = OwnAugment("images.test_cnn:vision")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import torch
 
 from hierlearn.backbones.backbone import Backbone, Encoder
-from hierlearn.backbones.compiled import declare_operators
+from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.files.reading import is_file, is_folder
 
@@ -254,7 +254,7 @@ DROPPED = (
 
 def find_transformers() -> Any:
     """Import transformers, or say how to install it."""
-    declare_operators()
+    broken_torchvision()
     try:
         import transformers
     except ImportError as error:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.backbones.backbone import Backbone, Encoder, in_parts
-from hierlearn.backbones.compiled import declare_operators
 from hierlearn.backbones.hf import TIMEOUT, first_line
+from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.files.reading import check_regular
 
@@ -209,7 +209,9 @@ def find_weights(source: str, config: Mapping[str, Any]) -> str:
 
 def find_timm() -> Any:
     """Import timm, or say how to install it."""
-    declare_operators()
+    broken = broken_torchvision()
+    if broken:
+        raise HierlearnError(f"image encoders need timm, and timm needs torchvision: {broken}")
     try:
         import timm
     except ImportError as error:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from hierlearn.backbones.compiled import declare_operators
+from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.curriculum import (
@@ -32,7 +32,7 @@ from hierlearn.metrics.measure import METRICS, check_metrics, check_supported
 from hierlearn.networks.network import read_output
 from hierlearn.training.prepare import reading_link
 
-declare_operators()
+broken_torchvision()
 try:
     from lightning.pytorch import Callback
 except ImportError:

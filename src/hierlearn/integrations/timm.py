@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor, nn
 
-from hierlearn.backbones.compiled import declare_operators
+from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.labels import LabelReader
 from hierlearn.losses.checks import can_check_values
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.names import Label
     from hierlearn.losses import Loss
 
-declare_operators()  # for timm, wherever it is imported after this
+broken_torchvision()  # for timm, wherever it is imported after this
 ROUNDING = 1e-2  # of summed weights, also in half precision
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.backbones.compiled import declare_operators
+from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import DataWarning, HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.names import Label
     from hierlearn.losses import Loss
 
-declare_operators()  # for transformers, wherever it is imported after this
+broken_torchvision()  # for transformers, wherever it is imported after this
 UnknownLabels = Literal["raise", "ignore"]
 
 

@@ -122,7 +122,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hierlearn.metrics' has no attribute {name!r}")
-    from hierlearn.backbones.compiled import declare_operators
+    from hierlearn.backbones.torchvision import broken_torchvision
 
-    declare_operators()  # torchmetrics imports torchvision, where that is installed
+    broken_torchvision()  # torchmetrics imports torchvision, where that is installed
     return getattr(import_module("hierlearn.metrics.modules"), name)

@@ -1,0 +1,48 @@
+"""A torchvision that was not built for this torch is named, and only what needs it fails."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import sys, types, warnings
+sys.path.insert(0, sys.argv[1])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from hierlearn.backbones.torchvision import broken_torchvision
+    reason = broken_torchvision()
+    assert broken_torchvision() == reason
+print(len(caught), reason)
+import importlib.util
+print(importlib.util.find_spec("torchvision"))
+from hierlearn.metrics import {metric}
+from hierlearn.backbones.timm import find_timm
+try:
+    find_timm()
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("line", ["raise RuntimeError('operator x::nms does not exist')", ""])
+def test_it_is_ignored_with_a_warning(tmp_path, line):
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text(line)
+    info = tmp_path / "torchvision-9.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 9.9\n")
+    code = CODE.replace("{metric}", "METRICS")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    said, spec, *rest = done.stdout.splitlines()
+    if not line:
+        assert said == "0 "
+        assert spec.startswith("ModuleSpec")
+        return
+    assert said.startswith("1 torchvision 9.9 does not load beside torch 2.")
+    assert "operator x::nms does not exist); install the two from the same place" in said
+    assert spec == "None"
+    assert rest[0].startswith("image encoders need timm, and timm needs torchvision: torchvision")
