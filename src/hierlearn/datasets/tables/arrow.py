@@ -7,9 +7,9 @@ names. The line of a row is its number from 1, and that in its own file is what 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
@@ -209,16 +209,30 @@ class ParquetFile(TableFile):
                     yield from file.iter_batches(rows_per_chunk, columns=columns, use_threads=False)
 
     def _check_size(self, columns: Sequence[str]) -> None:
-        """Raise where columns would take far more memory than their files, which say so."""
+        """Raise where columns would take far more memory than their files, whose footers say so."""
+        wanted = frozenset(columns)
         for path, metadata in zip(self.files, self._metadata, strict=True):
-            sizes = sizes_of(metadata, columns)
-            room = room_of(sum(one.packed for one in sizes.values()))
-            claimed = {name: one.values + one.texts for name, one in sizes.items()}
-            if sum(claimed.values()) <= room:
-                # A text that repeats is stored once; only where that could be much is it counted.
-                several = {name for name, one in sizes.items() if one.texts * one.rows > room}
-                if several and not isinstance(path, RemotePath):
-                    claimed |= texts_in_memory(path, metadata, sorted(several))
+            # Of each column: how many values, the bytes of its numbers or of the places of its
+            # texts in memory, and those of its texts, where each that repeats is stored once.
+            rows, values, texts = Counter[str](), Counter[str](), Counter[str]()
+            packed = 0
+            for group in range(metadata.num_row_groups):
+                for number in range(metadata.num_columns):
+                    chunk = metadata.row_group(group).column(number)
+                    name = chunk.path_in_schema
+                    name = name if name in wanted else name.split(".")[0]  # of nested types the top
+                    if name not in wanted:
+                        continue
+                    rows[name] += chunk.num_values
+                    values[name] += chunk.num_values * WIDTHS.get(chunk.physical_type, 4)
+                    if chunk.physical_type.endswith("BYTE_ARRAY"):
+                        texts[name] += chunk.total_uncompressed_size
+                    packed += chunk.total_compressed_size
+            room, claimed = room_of(packed), dict(values + texts)
+            if sum(claimed.values()) <= room and not isinstance(path, RemotePath):
+                # A text that repeats is counted as often as it does only where that could be much.
+                several = sorted(name for name in texts if texts[name] * rows[name] > room)
+                claimed |= texts_in_memory(path, metadata, several) if several else {}
             if sum(claimed.values()) > room:
                 name = max(claimed, key=lambda one: claimed[one])
                 raise DataError(
@@ -282,42 +296,6 @@ class ArrowFile(TableFile):
             for table in tables:
                 yield ArrowChunk.of(self.path, table, range(begin, begin + table.num_rows))
                 begin += table.num_rows
-
-
-@dataclass
-class ColumnSize:
-    """What a file says of a column.
-
-    Attributes:
-        rows: how many values it has.
-        values: bytes of its numbers, or of the places of its texts, in memory.
-        texts: bytes of its texts, where each that repeats is stored once.
-        packed: bytes in the file.
-    """
-
-    rows: int = 0
-    values: int = 0
-    texts: int = 0
-    packed: int = 0
-
-
-def sizes_of(metadata: Any, columns: Sequence[str]) -> dict[str, ColumnSize]:
-    """Return what the footer of a file says of some columns, those of nested types by their top."""
-    sizes = {name: ColumnSize() for name in columns}
-    for group in range(metadata.num_row_groups):
-        for number in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(number)
-            name = chunk.path_in_schema
-            top = name if name in sizes else name.split(".")[0]
-            if top not in sizes:
-                continue
-            own = sizes[top]
-            own.rows += chunk.num_values
-            own.values += chunk.num_values * WIDTHS.get(chunk.physical_type, 4)
-            if chunk.physical_type.endswith("BYTE_ARRAY"):
-                own.texts += chunk.total_uncompressed_size
-            own.packed += chunk.total_compressed_size
-    return sizes
 
 
 def texts_in_memory(path: Location, metadata: Any, columns: list[str]) -> dict[str, int]:
