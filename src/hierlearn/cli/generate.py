@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
@@ -228,7 +228,11 @@ class Command(TyperCommand):
         if arguments:
             lines = [entry(*argument(one)) for one in arguments]
             parts.append("\n".join([heading("Arguments"), *lines]))
-        parts += [*option_sections(rows), example_section(self.examples)]
+        examples = [heading("Examples")]
+        for example in self.examples:  # a long line is continued as in a shell
+            lines = wrapped(f"hierlearn {example}", width() - 6)
+            examples.append("  $ " + " \\\n      ".join(lines))
+        parts += [*option_sections(rows), "\n".join(examples)]
         formatter.write("\n\n".join(parts) + "\n")
 
 
@@ -429,12 +433,3 @@ def option_sections(rows: Iterable[tuple[Any, str]]) -> list[str]:
 def sections(panels: Mapping[str, list[str]]) -> list[str]:
     """Return panels of lines under their headings."""
     return ["\n".join([heading(panel), *lines]) for panel, lines in panels.items()]
-
-
-def example_section(examples: Sequence[str]) -> str:
-    r"""Return the examples; a line that is too long is continued as in a shell, after a ``\``."""
-    lines = [heading("Examples")]
-    for example in examples:
-        parts = wrapped(f"hierlearn {example}", width() - 6)
-        lines.append("  $ " + " \\\n      ".join(parts))
-    return "\n".join(lines)

@@ -422,7 +422,7 @@ def explain(
     some = first_rows(chunks, limit) if out is None else chunks
     names = ["row", "answer", "title", "probability", "rank"]
     absent = [] if hierarchy.has_titles else ["title", "titles"]
-    explained: Iterator[tuple[Any, Any, Any]]
+    explained: Any
     if by_parts:
         notes = [
             note,
@@ -457,8 +457,15 @@ def explain(
         for chunk, columns, evidence in explained:
             for row in range(min(len(evidence), limit - done)):
                 print_plain(console, "", headline(chunk, columns, row, join))
-                show = reason_lines(evidence[row]) if by_parts else None
-                for line in show or evidence_lines(evidence[row], join, hierarchy):
+                if by_parts:
+                    lines = [
+                        f"  {one.without:.3f} without {shorten(one.part)} ({-one.effect:+.2g})"
+                        for one in evidence[row]
+                    ]
+                    lines = lines or ["  no single word or cell makes it more probable"]
+                else:
+                    lines = evidence_lines(evidence[row], join, hierarchy)
+                for line in lines:
                     print_plain(console, line)
             if append is not None:
                 append(long_columns(names, chunk, columns, evidence, join, hierarchy))
@@ -500,8 +507,8 @@ def title_of(columns: dict[str, list[Any]], row: int) -> str:
     return str(columns["title"][row]) if "title" in columns else ""
 
 
-def evidence_lines(rows: Sequence[Any], label_sep: str, hierarchy: Hierarchy) -> Iterator[str]:
-    """Yield one line per remembered row: weight, labels with titles, id, text."""
+def evidence_lines(rows: Sequence[Any], label_sep: str, hierarchy: Hierarchy) -> list[str]:
+    """Return one line per remembered row: weight, labels with titles, id, text."""
     from hierlearn.hierarchy.names import with_title
 
     labels = [
@@ -510,18 +517,11 @@ def evidence_lines(rows: Sequence[Any], label_sep: str, hierarchy: Hierarchy) ->
         for one in rows
     ]
     wide, wide_id = max(map(len, labels), default=0), max((len(one.id) for one in rows), default=0)
+    lines = []
     for one, label in zip(rows, labels, strict=True):
         text = "" if one.text is None or one.text == one.id else f"  {shorten(one.text)}"
-        yield f"  {one.weight:.3f}  {label:{wide}}  id {one.id:{wide_id}}{text}".rstrip()
-
-
-def reason_lines(parts: Sequence[Any]) -> list[str]:
-    """Return one line per part: what the probability is without it."""
-    if not parts:
-        return ["  no single word or cell makes it more probable"]
-    return [
-        f"  {one.without:.3f} without {shorten(one.part)} ({-one.effect:+.2g})" for one in parts
-    ]
+        lines.append(f"  {one.weight:.3f}  {label:{wide}}  id {one.id:{wide_id}}{text}".rstrip())
+    return lines
 
 
 def shorten(text: str) -> str:

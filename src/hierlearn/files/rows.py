@@ -228,7 +228,11 @@ def find_delimiter(path: Path) -> str:
     That of its ending, unless the first rows do not fit it and fit another one of ``NAMES``.
     """
     usual = delimiter_of(path)
-    text, is_all = first_text(path)
+    with open_content(path) as file:
+        raw = file.read(SAMPLE)
+    refuse_utf16(path, raw)
+    text = raw.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    is_all = len(raw) < SAMPLE
     fits = {one: fit(text, is_all, one) for one in NAMES}
     header_width, share = fits[usual]
     if header_width > 1 and share == 1.0:
@@ -237,15 +241,6 @@ def find_delimiter(path: Path) -> str:
     wanted = 1.0 if header_width > 1 else MOST
     fitting = [one for one in others if fits[one][1] >= wanted]
     return max(fitting, key=lambda one: (fits[one][1], fits[one][0]), default=usual)
-
-
-def first_text(path: Path) -> tuple[str, bool]:
-    """Return the beginning of a file as text, and whether that is all of it."""
-    with open_content(path) as file:
-        raw = file.read(SAMPLE)
-    refuse_utf16(path, raw)
-    text = raw.decode("utf-8-sig", errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n"), len(raw) < SAMPLE
 
 
 def fit(text: str, is_all: bool, delimiter: str) -> tuple[int, float]:

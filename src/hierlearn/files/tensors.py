@@ -124,22 +124,17 @@ def map_tensor(path: Path, name: str) -> NDArray[np.int64]:
 
 def checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     """Return the SHA-256 of tensors on the CPU, with names, types and shapes, and of a text."""
+    import torch
+
     sums = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         kind, shape = tensors[name].dtype, tuple(tensors[name].shape)
         sums.update(f"\n{name} {kind} {shape}\n".encode())
-        sums.update(as_bytes(tensors[name]))
+        flat = tensors[name].contiguous().reshape(-1)
+        if len(flat) < 2:  # its stride may be 0, which a view as bytes refuses
+            flat = flat.clone(memory_format=torch.contiguous_format)
+        sums.update(flat.view(torch.uint8).numpy().data)
     return sums.hexdigest()
-
-
-def as_bytes(tensor: Tensor) -> memoryview:
-    """Return the bytes of a tensor on the CPU."""
-    import torch
-
-    flat = tensor.contiguous().reshape(-1)
-    if len(flat) < 2:  # its stride may be 0, which a view as bytes refuses
-        flat = flat.clone(memory_format=torch.contiguous_format)
-    return flat.view(torch.uint8).numpy().data
 
 
 # ----------------------------------------------------------------------
@@ -183,7 +178,12 @@ def read_npy(path: Path) -> NDArray[Any]:
         if read is None:
             raise DataError(f"{path} has version {version} of .npy files; save it by np.save")
         shape, by_column, dtype = read(file, max_header_size=NPY_HEADER)
-        check_floats(path, dtype)
+        if dtype.hasobject:
+            raise DataError(
+                f"{path} holds Python objects, which are never unpickled; save an array of floats"
+            )
+        if dtype.kind != "f":
+            raise DataError(f"{path} holds {dtype}, but vectors are floats; {AGAIN}")
         size = math.prod(shape) * dtype.itemsize
         there = os.fstat(file.fileno()).st_size - file.tell()
         if size != there:
@@ -213,13 +213,3 @@ def read_safetensors(path: Path) -> NDArray[Any]:
         raise DataError(f"{path} holds {tensor.dtype}, but vectors are floats; {AGAIN}")
     values: NDArray[Any] = tensor.float().numpy()
     return values
-
-
-def check_floats(path: Path, dtype: Any) -> None:
-    """Raise on another type than floats."""
-    if dtype.hasobject:
-        raise DataError(
-            f"{path} holds Python objects, which are never unpickled; save an array of floats"
-        )
-    if dtype.kind != "f":
-        raise DataError(f"{path} holds {dtype}, but vectors are floats; {AGAIN}")

@@ -233,15 +233,20 @@ def flavor(
         requirements: what it needs.
         metadata: more about it.
     """
+    import pandas as pd
+
     described = json.loads(to_json(model.describe()))  # torch's version is more than a text
-    about = {"hierlearn": described, **(metadata or {})}
+    inputs, example = model.inputs, None
+    if inputs.kind != "images":
+        row = inputs.example()
+        example = pd.DataFrame([row if inputs.named else {next(iter(inputs.kinds)): row}])
     return {
         "loader_module": __name__,
         "data_path": str(folder),
         "signature": signature_of(model),
-        "input_example": example_of(model),
+        "input_example": example,
         "pip_requirements": list(requirements or installed()),
-        "metadata": about,
+        "metadata": {"hierlearn": described, **(metadata or {})},
     }
 
 
@@ -285,17 +290,6 @@ def signature_of(model: ServedModel) -> Any:
     ]
     inputs = [column(name, kind) for name, kind in model.inputs.kinds.items()]
     return ModelSignature(Schema(inputs), Schema(answers), ParamSchema(params))
-
-
-def example_of(model: ServedModel) -> Any:
-    """Return a frame of one invented row; None where the model reads images."""
-    import pandas as pd
-
-    inputs = model.inputs
-    if inputs.kind == "images":
-        return None
-    row = inputs.example()
-    return pd.DataFrame([row if inputs.named else {next(iter(inputs.kinds)): row}])
 
 
 # ---------------------------------------- runs
