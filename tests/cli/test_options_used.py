@@ -195,7 +195,7 @@ def outcome(files, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(
         hierlearn.service.server,
         "serve",
-        lambda service, address, _: stop("serve")(service.settings, address),
+        lambda service, _: stop("serve")(service.settings),
     )
     monkeypatch.setattr(hierlearn.lab.demo, "run_demo", lambda out, say: say(str(out)))
     monkeypatch.setattr(hierlearn.lab.demo, "show", lambda *_: None)

@@ -38,7 +38,7 @@ from hierlearn.service.batching import Addition, Overloaded, Question, Refusal
 from hierlearn.service.model import Options, Task, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
     from hierlearn.service.batching import Batcher, Service
     from hierlearn.service.rows import Columns, Inputs
@@ -356,13 +356,8 @@ async def not_found(request: Any, error: Any) -> Any:
     return answer_error(error.status_code, said.get(error.status_code, "not found"), headers)
 
 
-def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
-    """Return the application of a service, with an OpenAPI description of its model.
-
-    Args:
-        service: the model and its queues.
-        hosts: by which the server goes beside its addresses.
-    """
+def make_app(service: Service) -> Any:
+    """Return the application of a service, with an OpenAPI description of its model."""
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -398,7 +393,8 @@ def make_app(service: Service, hosts: Sequence[str] = ()) -> Any:
         )
     app.add_api_route("/docs", answered(paths.docs), include_in_schema=False)
     app.add_api_route("/", answered(paths.welcome), include_in_schema=False)
-    app.add_middleware(Door, hosts=hosts, seconds=service.settings.body_timeout)
+    hosts = (settings.host, *settings.allow_host)
+    app.add_middleware(Door, hosts=hosts, seconds=settings.body_timeout)
     app.add_middleware(Measured, service=service, paths={route.path for route in app.routes})
     app.add_exception_handler(404, not_found)
     app.add_exception_handler(405, not_found)

@@ -259,19 +259,32 @@ class Batcher(Generic[Work]):
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """How a server treats requests.
+    """Where a server listens, how it treats requests, and how it ends.
 
     Attributes:
+        host: the address of an interface.
+        port: 0 for one that is free.
+        allow_host: names by which clients may call the server beside its address and those of the
+            loopback; ``*`` for any.
+        max_connections: at once.
+        drain: seconds between the signal to stop and the end of accepting connections.
+        stop_timeout: seconds for what was accepted.
         limits: of the queue of ``/predict``.
         max_rows: rows of a request.
         max_explained: rows of a request to explain, each of which may cost many predictions.
         max_bytes: of the body of a request.
-        body_timeout: seconds in which the body must arrive.
+        body_timeout: seconds for a header, for a body, and between two requests of a connection.
         token: what ``/remember`` asks for; None refuses it.
         save_to: the folder of the model, to which ``/remember`` adds; None keeps it in memory.
         trust: whether that folder may name code to import.
     """
 
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allow_host: tuple[str, ...] = ()
+    max_connections: int = 1000
+    drain: float = 0.0
+    stop_timeout: float = 30.0
     limits: Limits = field(default_factory=Limits)
     max_rows: int = 10_000
     max_explained: int = 100

@@ -104,15 +104,12 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
     """
     import torch
 
-    from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.missing import checked_missing
+    from hierlearn.cli.rows import load_model
     from hierlearn.service.model import ServedModel
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.processes import find_device
 
     try:
         from hierlearn.service.batching import Limits, Service, ServingSettings
-        from hierlearn.service.server import Address
         from hierlearn.service.server import serve as run
     except ImportError as error:
         raise HierlearnError(
@@ -133,27 +130,23 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
         )
     if options["threads"] is not None:
         torch.set_num_threads(options["threads"])
-    device = find_device(options["device"])
-    loaded = Pipeline.load(model, device=device, trust=options["trust"])
-    loaded.missing = checked_missing(options["missing"])
-    limits = Limits(
-        max_batch=options["max_batch"],
-        max_wait=options["max_wait_ms"] / 1000,
-        max_queue=options["max_queue"],
-        timeout=options["timeout"],
-    )
+    loaded = load_model(model, options)
+    names = ("host", "port", "drain", "stop_timeout", "max_connections", "trust")
     settings = ServingSettings(
-        limits=limits,
+        **{name: options[name] for name in names},
+        allow_host=tuple(options["allow_host"] or ()),
+        limits=Limits(
+            max_batch=options["max_batch"],
+            max_wait=options["max_wait_ms"] / 1000,
+            max_queue=options["max_queue"],
+            timeout=options["timeout"],
+        ),
         max_rows=min(options["max_rows"], options["max_queue"]),
         max_bytes=options["max_body"] << 20,
         body_timeout=options["timeout"],
         token=token,
         save_to=model if options["save"] else None,
-        trust=options["trust"],
     )
-    names = ("host", "port", "drain", "stop_timeout", "max_connections", "timeout")
-    allowed = tuple(options["allow_host"] or ())
-    address = Address(**{name: options[name] for name in names}, allow_host=allowed)
     console = Console()
 
     def started(url: str) -> None:
@@ -167,7 +160,7 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
     served = ServedModel(loaded, read_calibration(loaded, options, console))
     service = Service(served, settings)
     service.warm_up()
-    code = run(service, address, started)
+    code = run(service, started)
     if code:
         raise typer.Exit(code)
 

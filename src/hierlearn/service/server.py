@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -113,30 +112,6 @@ BACKLOG = 2048
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a server listens, and how it ends.
-
-    Attributes:
-        host: the address of an interface.
-        port: 0 for one that is free.
-        drain: seconds between the signal to stop and the end of accepting connections.
-        stop_timeout: seconds for what was accepted.
-        max_connections: at once.
-        allow_host: names by which clients may call the server beside its address and those of the
-            loopback; ``*`` for any.
-        timeout: seconds for a header, and between two requests of a connection.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    drain: float = 0.0
-    stop_timeout: float = 30.0
-    max_connections: int = 1000
-    allow_host: tuple[str, ...] = ()
-    timeout: float = 30.0
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -160,12 +135,11 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(service: Service, address: Address, on_started: Callable[[str], None]) -> int:
+def serve(service: Service, on_started: Callable[[str], None]) -> int:
     """Answer requests until a signal ends the server, and return its exit code.
 
     Args:
         service: what answers.
-        address: where.
         on_started: called with the URL once requests are welcome.
     """
 
@@ -202,8 +176,8 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
             if self.stopping:
                 os._exit(128 + sig)
             self.stopping, service.ready = True, False
-            if address.drain:
-                timer = threading.Timer(address.drain, self._stop)
+            if settings.drain:
+                timer = threading.Timer(settings.drain, self._stop)
                 timer.daemon = True
                 timer.start()
             else:
@@ -212,21 +186,22 @@ def serve(service: Service, address: Address, on_started: Callable[[str], None])
         def _stop(self) -> None:
             self.should_exit = True
 
-    limit = max(1, round(address.stop_timeout))  # uvicorn takes an integer
-    bound = listen(address.host, address.port)
+    settings = service.settings
+    limit = max(1, round(settings.stop_timeout))  # uvicorn takes an integer
+    bound = listen(settings.host, settings.port)
     config = uvicorn.Config(
-        make_app(service, (address.host, *address.allow_host)),
+        make_app(service),
         log_level="warning",
         access_log=False,
         server_header=False,
         lifespan="on",
         backlog=BACKLOG,
-        limit_concurrency=address.max_connections,
+        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=limit,
     )
     config.load()
     config.http_protocol_class = watched(
-        config.http_protocol_class, address.timeout, address.max_connections
+        config.http_protocol_class, settings.body_timeout, settings.max_connections
     )
     server = Server(config)
     server.run(sockets=[bound])
