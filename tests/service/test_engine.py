@@ -221,6 +221,13 @@ def test_any_executor_runs_jobs(kind):
     assert [(data.tolist(), value) for data, value in found] == [([0, 1], n) for n in range(3)]
 
 
+def test_threads_share_the_data_itself():
+    data = {"function": lambda: None}  # which cannot be pickled
+    with ThreadPoolExecutor(2) as pool:
+        ((found, _),) = results(as_engine(pool), [Job(answer, data, (1,))])
+    assert found is data
+
+
 class FirstComesLast(Executor):
     """Runs jobs at once, but the first when the third is submitted."""
 

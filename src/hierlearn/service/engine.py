@@ -151,6 +151,22 @@ def pickled(value: Any) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
+class SentData(Data):
+    """A value that goes along with every job; jobs in the process that shared it need no copy."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(lambda: value)
+        self.sent = b""
+
+    def get(self) -> Any:
+        """Return the value itself."""
+        return self.load()
+
+    def __reduce__(self) -> Any:
+        self.sent = self.sent or pickled(self.load())
+        return Data, (partial(pickle.loads, self.sent), self.key)
+
+
 class FileData(Data):
     """A value in a temporary file, for workers of the same machine."""
 
@@ -268,7 +284,7 @@ class Engine(Executor):
 
         By default the value goes along with every job.
         """
-        return Data(partial(pickle.loads, pickled(value)))
+        return SentData(value)
 
     def release(self, handle: Any) -> None:
         """Forget a value that was shared."""
