@@ -1,21 +1,12 @@
-"""CPU kernels, compiled by numba, under autograd.
+"""CPU kernels, compiled by numba, under autograd: losses of rows, the softmax link, HCL.
 
-Ranges of rows on several threads at once: those of torch, where its OpenMP runtime is found.
+The kernels compute the values of a row and its gradient in one pass, while the row is in cache.
 
-After each operation torch's threads keep waiting busily for the next one. Threads of our own would
-have to share the cores with them, and lose more than they gain on all but large batches. So the
-ranges are given to torch's threads, by the same call that compiled OpenMP code makes. Kernels
+Ranges of rows are computed on several threads at once: those of torch, where its OpenMP runtime is
+found. After each operation torch's threads keep waiting busily for the next one. Threads of our own
+would have to share the cores with them, and lose more than they gain on all but large batches. So
+the ranges are given to torch's threads, by the same call that compiled OpenMP code makes. Kernels
 release the GIL, so ranges are computed at once; only their start and end take turns.
-
-Losses of rows by CPU kernels, compiled by numba, under autograd.
-
-The kernels compute the loss of every row and its gradient in one pass, while the row is in cache;
-rows are shared among the threads that torch may use. Where numba is missing, and for what the
-kernels do not take, the caller's plain path computes the same.
-
-The softmax link of a tree by CPU kernels, under autograd.
-
-HCL by CPU kernels under autograd: class sums, the weights of classes, then the gradient.
 """
 
 from __future__ import annotations

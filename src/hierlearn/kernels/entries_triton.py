@@ -1,13 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
-"""The Triton kernels of single entries, and of dropout.
-
-The entries of a batch as the Triton kernels of HCL read them: z, v, and the functions of both.
+"""Single entries in Triton: as the kernels of HCL read them, and the kernel of dropout.
 
 With y in {0, 1} and z = (1 - 2y) x, the value v that the constraint compares is z for bce, whose
 loss softplus(z) grows with z, and the loss itself for focal. Functions that are FAST use single
 instructions of NVIDIA GPUs; the plain forms are for everything else.
-
-The Triton kernel of dropout: what each entry is multiplied with, from seeds and counters.
 """
 
 import triton

@@ -1,23 +1,20 @@
 """CPU kernels of HCL with bce: class sums and errors, then the gradient.
 
-CPU kernels of HCL with bce on a softmax: class sums and errors, then the gradient.
-
 Each kernel computes the rows from ``begin`` to ``end``. Targets ``y`` are uint8, 0 or 1; ``mask``
-has one row and no columns where everything is known. The constraint compares a class with its
-ancestors, or with nobody. Where ancestors bind and everything is known, hcl_numba.py is faster.
+has one row and no columns where everything is known.
 
-CPU kernels of HCL with bce on sigmoids: class sums and errors, then the gradient.
+    softmax_*   on a softmax: the constraint compares a class with its ancestors, or with nobody
+    sigmoid_*   on sigmoids: with its ancestors, with all shallower levels, or with nobody
+    bound_*     on a softmax, faster, where ancestors bind and everything is known
 
-With z = -x for positives and x for negatives the loss is softplus(z), which grows with z: maxima of
-losses are maxima of z. The constraint compares a class with its ancestors, with all shallower
-levels, or with nobody. See hcl_numba.py.
+On sigmoids, with z = -x for positives and x for negatives, the loss is softplus(z), which grows
+with z: maxima of losses are maxima of z.
 
-CPU kernels of HCL on a softmax where ancestors bind and everything is known.
-
-Down a tree the probability of a class falls, and so does the loss of a negative class. So nearly
-every class has the loss of its parent's bound, and nothing must be computed for it: class sums are
-kept per group of siblings. What differs are *keepers*, the classes whose own loss is at least the
-bound of their group. A class that is neither positive nor heavy keeps its loss where
+The third kind: down a tree the probability of a class falls, and so does the loss of a negative
+class. So nearly every class has the loss of its parent's bound, and nothing must be computed for
+it: class sums are kept per group of siblings. What differs are *keepers*, the classes whose own
+loss is at least the bound of their group. A class that is neither positive nor heavy keeps its loss
+where
 
     -log(1 - p) >= bound,    p >= 1 - exp(-bound)
 

@@ -1,8 +1,4 @@
-"""What the kernels of HCL compute, and how they are launched for batches of one shape.
-
-KernelSpec: what the kernels of HCL compute, and whether they can be launched at all.
-
-LaunchPlan: how the kernels of HCL process batches of one shape, and the memory they need.
+"""What the Triton kernels of HCL compute (KernelSpec), and how they process batches of one shape.
 
 Whatever depends on shapes, dtypes and alignment alone is computed once: tiles, grids, the offsets
 of intermediate arrays. A call is then two allocations and a few launches.

@@ -1,7 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
-"""The Triton kernels of HCL by levels, and of the curriculum.
-
-The Triton kernels of HCL; ``hcl`` launches them.
+"""The Triton kernels of HCL by levels, and of the curriculum; ``hcl`` launches them.
 
 The sweep down carries the running maximum of v (``entries_triton``) and its argmax from level to
 level: peak and place. Given those, the tiles of a batch are independent of each other and class
@@ -12,14 +10,12 @@ A tile is R rows of B columns and begins at a multiple of B, so that loads stay 
 two levels share is read for each of them. No kernel uses atomics: partial sums are added up in a
 fixed order, so that every run is bitwise the same.
 
-The Triton kernels of the curriculum: class sums, Algorithm 1, weights and loss.
-
-The selection is a prefix of the class losses in ascending order, and needs no sort: losses are not
-negative, so their bits are ordered as they are, and the smallest bits that are not selected
-(``bound``) are found a few at a time, from the sum and the number of the losses below each of
-several trials. Of the losses that tie at the bound the first in class order are taken, as a stable
-sort would. Sums of thousands of losses are compared with integers, for which single precision is
-too coarse: they are double.
+**The curriculum**: class sums, Algorithm 1, weights and loss. The selection is a prefix of the
+class losses in ascending order, and needs no sort: losses are not negative, so their bits are
+ordered as they are, and the smallest bits that are not selected (``bound``) are found a few at a
+time, from the sum and the number of the losses below each of several trials. Of the losses that tie
+at the bound the first in class order are taken, as a stable sort would. Sums of thousands of losses
+are compared with integers, for which single precision is too coarse: they are double.
 """
 
 import triton

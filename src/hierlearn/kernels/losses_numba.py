@@ -1,16 +1,9 @@
-"""CPU kernels of losses: of rows, then of entries summed over each row.
+"""CPU kernels of losses of rows, and of losses of entries summed over each row.
 
-CPU kernels of the losses of rows: leaf cross entropy, HXE, soft labels, conditional softmax.
-
-Each kernel computes the rows from ``begin`` to ``end``: their losses, and their gradients unless
-``dx`` has no columns. Targets ``y`` are uint8 or float32; ``mask`` has one row and no columns where
+Leaf cross entropy, HXE, soft labels and conditional softmax; then bce, focal and MCLoss. Each
+kernel computes the rows from ``begin`` to ``end``: their losses, and their gradients unless ``dx``
+has no columns. Targets ``y`` are uint8 or float32; ``mask`` has one row and no columns where
 everything is known.
-
-CPU kernels of the losses of entries, summed over each row: bce, focal and MCLoss.
-
-Each kernel computes the rows from ``begin`` to ``end``: the sum of their losses, and their
-gradients unless ``dx`` has no columns. Targets ``y`` are uint8 or float32; ``mask`` has one row and
-no columns where everything is known.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Rows and candidates as the kernels of the neighbor head read them.
-
-Launches of the kernels of the neighbor head: tilings, and replays by plain addresses.
-
-SetTable: the classes of label sets, as the kernels of the neighbor head read them.
-
-Batch: rows and candidates as the kernels of the neighbor head read them.
+"""Rows, candidates and label sets as the kernels of the neighbor head read them; their launches.
 
 Candidates are sorted by label set. Nothing here waits for the GPU, and few operations are launched:
 those on vectors cost the host more than the GPU.

@@ -1,9 +1,5 @@
 """The neighbor head by Triton kernels, under autograd.
 
-The gradients of the neighbor head by Triton kernels and matmuls.
-
-The neighbor head by Triton kernels, under autograd.
-
 Forward: candidates are sorted by label set; every tile of distances is reduced on chip to the sums
 of its label sets, and these to classes. Backward: tiles are computed again, a few columns at a
 time, and two matmuls of what they leave give the gradients of both embeddings. Kept in between are

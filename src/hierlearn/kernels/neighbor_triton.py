@@ -1,13 +1,10 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """The Triton kernels of the neighbor head.
 
-The Triton kernels of the neighbor head that go over rows times candidates.
-
-``units`` are those of ``neighbor_rows_triton.write_units``.
-
-A tile is ROWS x COLS entries of the batch and of the candidates, which are sorted by label set.
-Inner products are those of float16 parts: with a power of 2 as factor, a number is the sum of two
-float16 numbers up to 2^-22 of it, and
+**Rows times candidates.** ``units`` are those of ``write_units``. A tile is ROWS x COLS entries of
+the batch and of the candidates, which are sorted by label set. Inner products are those of float16
+parts: with a power of 2 as factor, a number is the sum of two float16 numbers up to 2^-22 of it,
+and
 
     a b = a_hi b_hi + a_hi b_lo + a_lo b_hi
 
@@ -19,9 +16,7 @@ A run is a maximal range of candidates of one label set within a tile. No tile l
 as the sums of its runs, or as what the two matmuls of the gradient read. Rows come in blocks, so
 that what is indexed by rows and columns has fewer than 2^31 entries.
 
-The Triton kernels of the neighbor head that go over rows, or over candidates.
-
-The Triton kernels of the neighbor head that go over rows times label sets, or times classes.
+**Rows times label sets, or times classes.**
 
     mass_s = sum over the runs of set s,         total = sum over all sets
     p_c    = sum over sets with c of mass / total

@@ -1,16 +1,8 @@
-"""Plans: kernels launched over and over for tensors of one shape, and their memory.
-
-The arrays that the kernels of HCL use besides the batch, and properties of the device.
-
-Launch: one Triton kernel with settled arguments, launched over and over.
+"""Plans: Triton kernels launched over and over for tensors of one shape, and their memory.
 
 Triton's own launcher inspects every argument to find the compiled variant, which takes tens of
 microseconds per launch. A launch plan has settled all of that, so from the second launch on the
 compiled variant is called directly, with plain addresses.
-
-Plan: launches for tensors of one shape, and the block of memory of their intermediate arrays.
-
-The first call of a part compiles its kernels, later ones replay them with plain addresses.
 """
 
 from __future__ import annotations

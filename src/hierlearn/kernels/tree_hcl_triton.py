@@ -1,7 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
-"""The Triton kernels of HCL on a tree, and of the gradient of its softmax.
-
-The Triton kernels of HCL with bce on a tree: the softmax link, and scope "ancestors".
+"""The Triton kernels of HCL with bce on a tree: the softmax link, and scope "ancestors".
 
 An entry is bound by the greatest loss of its ancestors, the peak of its parent. In the sweep up an
 entry that is bound owes its weight to that ancestor, and every class passes on what it is owed
@@ -9,9 +7,8 @@ unless its own loss is the greatest so far. For sigmoids z = (1 - 2y) x is compa
 loss, which grows with it. What the heavy leaf of a row adds to the gradient of all logits is added
 by ``slot_gradients``.
 
-The Triton kernels of the gradient of a softmax over the leaves of a tree, summed upward.
-
-With a and b the gradients of log p and log(1 - p) of each class c, given or those of HCL,
+**The gradient of the softmax**, summed upward. With a and b the gradients of log p and log(1 - p)
+of each class c, given or those of HCL,
 
     dx_t = sum over c above t of a_c q_t / p_c  +  sum over c not above t of b_c q_t / (1 - p_c)
            - q_t * sum over all c of (a_c + b_c)

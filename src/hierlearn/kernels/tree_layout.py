@@ -1,18 +1,13 @@
 """A tree as the Triton kernels read it, and how its groups are reduced.
 
-Reductions: how the groups of a tree are reduced, level by level, in windows of columns.
-
 A *window* is a range of at most WINDOW columns that holds whole groups of siblings; each group is
 reduced (summed, or its maximum taken) to the slot of its parent. A longer group is divided into
 pieces, each with a window and a slot of its own behind the slots of classes, and a later stage
 reduces the pieces to the slot of the group.
 
-TreeLayout: a tree as the Triton kernels read it.
-
 Classes are in level order with siblings together, so the children of a class are a range of
 columns. What is kept for inner classes only has one column per *slot*: slot 0 is the root above the
-top classes, the others are the inner classes in order. A group is the children of one slot;
-``tree_windows`` plans how groups are reduced.
+top classes, the others are the inner classes in order. A group is the children of one slot.
 """
 
 from __future__ import annotations

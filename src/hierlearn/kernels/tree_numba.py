@@ -1,12 +1,9 @@
 """Arithmetic and sweeps over one row of a tree, for the CPU kernels, and those of the softmax link.
 
-Exponentials and logarithms that vectorize, in single precision, for the CPU kernels.
-
 The compiler calls libm once per number for exp and log, which costs ten times more than everything
-around it. These are branch-free: the argument is reduced to a small interval, where a polynomial
-(Chebyshev-Padé fits, relative errors below 2e-7) is evaluated.
-
-Sweeps over one row of a tree, from which the CPU kernels are made.
+around it. Those here vectorize, in single precision, and are branch-free: the argument is reduced
+to a small interval, where a polynomial (Chebyshev-Padé fits, relative errors below 2e-7) is
+evaluated.
 
     e      (C,) exp(x - peak) of each terminal class, 0 for the others
     p      (C,) the sum of e at or below each class; p / total is its probability
@@ -22,10 +19,6 @@ be accurate, the logarithms of what it is made of are summed again (``TINY``).
 At most one class of a group has p > 1/2, and so have its ancestors: the *heavy* classes of a row
 form a path from the top. For all others 1 - p is a safe subtraction; for heavy classes what lies
 outside is summed.
-
-CPU kernels of the softmax link.
-
-Each kernel computes the rows from ``begin`` to ``end``.
 """
 
 from __future__ import annotations

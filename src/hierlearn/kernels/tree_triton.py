@@ -1,23 +1,21 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
-"""The Triton kernels of a tree: sums, the softmax link, MCLoss.
+"""The Triton kernels of a tree: its sums, the softmax link, MCLoss; see ``tree_layout``.
 
-The Triton kernels of a softmax over the leaves of a tree, summed upward; ``tree_layout``.
+**The softmax**, summed upward. With x the logits, log p(c) = log of the sum over the terminal
+classes t below c of exp(x_t), less that of all. Every window of groups has a reference, the
+greatest logit below it (``tops``), and every slot the log of its sum relative to that (``logp``),
+so that logits with a large part in common lose nothing; the sweep down replaces it by log p. 1 - p
+needs care only where p is near 1. The *heavy* classes, p > 0.6, are a chain from the top, at most
+one per level; outside of one lies what is outside of its parent and the rest of its group.
+``beyond`` is log(1 - p) of the heavy class of each row and level. For all others log(1 - p) is
+log1p(-p).
 
-With x the logits, log p(c) = log of the sum over the terminal classes t below c of exp(x_t), less
-that of all. Every window of groups has a reference, the greatest logit below it (``tops``), and
-every slot the log of its sum relative to that (``logp``), so that logits with a large part in
-common lose nothing; the sweep down replaces it by log p. 1 - p needs care only where p is near 1.
-The *heavy* classes, p > 0.6, are a chain from the top, at most one per level; outside of one lies
-what is outside of its parent and the rest of its group. ``beyond`` is log(1 - p) of the heavy class
-of each row and level. For all others log(1 - p) is log1p(-p).
-
-The Triton kernels of MCLoss on a tree, for targets that are closed under ancestors.
-
-The value of a class is the greatest logit of itself and its descendants, for a class whose target
-is 1 only of those whose target is 1. In closed targets the children of a class with target 0 all
-have target 0, so one value per class is enough: a child counts if its target is not less than that
-of its parent. ``best`` holds the greatest value among the children of each slot, ``ties`` how many
-attain it; as in the plain path, they share the gradient evenly, and the class itself comes first.
+**MCLoss**, for targets that are closed under ancestors. The value of a class is the greatest logit
+of itself and its descendants, for a class whose target is 1 only of those whose target is 1. In
+closed targets the children of a class with target 0 all have target 0, so one value per class is
+enough: a child counts if its target is not less than that of its parent. ``best`` holds the
+greatest value among the children of each slot, ``ties`` how many attain it; as in the plain path,
+they share the gradient evenly, and the class itself comes first.
 """
 
 import triton
