@@ -161,7 +161,7 @@ def violations(
     tolerance: float = 1e-6,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Return ``coherence_violations`` with the arguments of every metric; targets are not used."""
+    """Return the edges per row whose child exceeds its parent; targets are not used."""
     return coherence_violations(
         probabilities, label_space, tolerance=tolerance, reduction=reduction
     )

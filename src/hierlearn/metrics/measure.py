@@ -59,7 +59,8 @@ class Metric:
         name: its name in METRICS.
         function: ``function(scores, targets, label_space, **options)`` gets (N, C) tensors and a
             ``LabelSpace``, and returns a number.
-        description: what it is, in one sentence without a period.
+        description: what it is, in one sentence without a period; by default that of the
+            function, whose docstring begins with "Return".
         direction: "up" if larger is better, "down" if smaller is, "none" if neither.
         unit: how it is shown: a fraction as "percent"; "levels" of the hierarchy, "edges", a
             "rank", a "count", or else a "score".
@@ -97,6 +98,11 @@ class Metric:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise HierlearnError(f"metric {self.name}: {self.function!r} is not a function")
+        if not self.description:
+            sentence = (self.function.__doc__ or "").partition("\n")[0].rstrip(".")
+            for prefix in ("Return ", "(L,) ", "the "):
+                sentence = sentence.removeprefix(prefix)
+            object.__setattr__(self, "description", sentence)
         check_option("direction", self.direction, Direction)
         check_option("unit", self.unit, Unit)
         check_option("takes", self.takes, Takes)
@@ -207,52 +213,13 @@ fraction = partial(Metric, unit="percent", per_row=True)
 distance = partial(Metric, direction="down", unit="levels", per_row=True)
 of_sets = partial(Metric, options={"threshold": 0.5}, takes="probabilities")
 ENTRIES: tuple[Metric, ...] = (
-    of_answers(
-        "accuracy",
-        answers.accuracy,
-        "fraction of rows answered right at a level, of those with a label there",
-        unit="percent",
-        by_level=True,
-    ),
-    of_answers(
-        "exact",
-        answers.exact,
-        "fraction of rows answered exactly: right at every level",
-        unit="percent",
-        per_row=True,
-    ),
-    of_answers(
-        "severity",
-        answers.severity,
-        "levels wrong per mistake: the mean over the rows that are not exact",
-        direction="down",
-        unit="levels",
-        per_row=True,
-    ),
-    of_answers("f1", answers.f1, "hierarchical F1 of the answers, all rows together"),
-    of_answers(
-        "calibration",
-        answers.calibration,
-        "expected calibration error of the answered classes",
-        direction="down",
-        unit="percent",
-    ),
-    of_answers(
-        "answered",
-        answers.answered,
-        "fraction of rows that are answered by any class",
-        direction="none",
-        unit="percent",
-        per_row=True,
-    ),
-    of_answers(
-        "complete",
-        answers.complete,
-        "fraction of rows whose answer is not above the terminal classes",
-        direction="none",
-        unit="percent",
-        per_row=True,
-    ),
+    of_answers("accuracy", answers.accuracy, unit="percent", by_level=True),
+    of_answers("exact", answers.exact, unit="percent", per_row=True),
+    of_answers("severity", answers.severity, direction="down", unit="levels", per_row=True),
+    of_answers("f1", answers.f1),
+    of_answers("calibration", answers.calibration, direction="down", unit="percent"),
+    of_answers("answered", answers.answered, direction="none", unit="percent", per_row=True),
+    of_answers("complete", answers.complete, direction="none", unit="percent", per_row=True),
     fraction("hit@1", accuracy.hit_at_k, "fraction of rows whose best class is positive"),
     fraction(
         "hit@5",
@@ -261,15 +228,8 @@ ENTRIES: tuple[Metric, ...] = (
         options={"k": 5},
         min_candidates=5,
     ),
-    fraction("mrr", accuracy.mean_reciprocal_rank, "mean of 1 / rank of the first positive class"),
-    Metric(
-        "coverage",
-        accuracy.coverage,
-        "how far down the ranking all positive classes lie",
-        direction="down",
-        unit="rank",
-        per_row=True,
-    ),
+    fraction("mrr", accuracy.mean_reciprocal_rank),
+    Metric("coverage", accuracy.coverage, direction="down", unit="rank", per_row=True),
     distance(
         "hier-dist",
         hier_dist,
@@ -303,31 +263,11 @@ ENTRIES: tuple[Metric, ...] = (
         mistake_severity,
         "height of the lowest common ancestor over the mistakes only, NaN without one",
     ),
-    fraction(
-        "terminal-accuracy",
-        accuracy.terminal_accuracy,
-        "fraction of rows whose best terminal class is one of their terminal labels",
-        of_terminals=True,
-    ),
-    fraction(
-        "leaf-accuracy",
-        accuracy.leaf_accuracy,
-        "fraction of rows whose best leaf is positive, of those with a leaf label",
-    ),
+    fraction("terminal-accuracy", accuracy.terminal_accuracy, of_terminals=True),
+    fraction("leaf-accuracy", accuracy.leaf_accuracy),
+    Metric("level-accuracy", accuracy.level_accuracy, unit="percent", by_level=True),
     Metric(
-        "level-accuracy",
-        accuracy.level_accuracy,
-        "fraction of rows whose best class of a level is positive, of those with a label there",
-        unit="percent",
-        by_level=True,
-    ),
-    Metric(
-        "mean-level",
-        accuracy.mean_predicted_level,
-        "mean level of the best class: how specific the predictions are, right or wrong",
-        direction="none",
-        unit="levels",
-        per_row=True,
+        "mean-level", accuracy.mean_predicted_level, direction="none", unit="levels", per_row=True
     ),
     Metric(
         "ap-micro",
@@ -347,12 +287,7 @@ ENTRIES: tuple[Metric, ...] = (
         "pooled average precision without the roots of the Gene Ontology, as C-HMCNN reports it",
         options={"classes": "evaluated"},
     ),
-    Metric(
-        "clus-au-prc",
-        clus_au_prc,
-        "area under the pooled precision-recall curve, interpolated as Clus does",
-        options={"classes": "evaluated"},
-    ),
+    Metric("clus-au-prc", clus_au_prc, options={"classes": "evaluated"}),
     of_sets(
         "hier-precision",
         sets.hierarchical_precision,
@@ -374,7 +309,6 @@ ENTRIES: tuple[Metric, ...] = (
     Metric(
         "calibration-error",
         calibration.calibration_error,
-        "expected calibration error of each level",
         direction="down",
         takes="probabilities",
         by_level=True,
@@ -382,7 +316,6 @@ ENTRIES: tuple[Metric, ...] = (
     Metric(
         "coherence-violations",
         calibration.violations,
-        "edges per row whose child is more probable than its parent",
         direction="down",
         unit="count",
         takes="probabilities",
