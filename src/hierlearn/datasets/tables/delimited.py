@@ -259,9 +259,10 @@ class TextChunk(ArrowChunk):
         except pa.ArrowInvalid:
             return parse_numbers(self.cells(name))
         values = numbers.to_numpy(zero_copy_only=False)
-        if np.isfinite(values).sum() + numbers.null_count < len(values):
+        missing = np.isnan(values)
+        if np.count_nonzero(missing) > numbers.null_count:
             return parse_numbers(self.cells(name))  # such as nan, which means missing
-        return values, np.isnan(values)
+        return values, missing
 
 
 def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[int]]:

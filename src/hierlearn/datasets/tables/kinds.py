@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -89,16 +90,17 @@ def parse_numbers(cells: Sequence[Any]) -> tuple[NDArray[np.float64], NDArray[np
     A cell that is neither is NaN or infinite; parsing ends there, and the cells after it stay 0.
     """
     values, missing = np.zeros(len(cells)), np.zeros(len(cells), dtype=bool)
-    kinds = {*map(type, cells)}
     try:
-        if kinds <= {int, float, type(None)}:
-            return np.array(cells, dtype=np.float64), np.array([cell is None for cell in cells])
-        if kinds == {str} and is_plain("".join(cells)):
-            values = np.array(list(map(float, [cell or "nan" for cell in cells])))
+        if is_plain("".join(cells)):
+            values = np.array([float(cell or "nan") for cell in cells])
             for row in np.flatnonzero(np.isnan(values)).tolist():
                 missing[row] = is_mark(cells[row])
             return values, missing
-    except (ValueError, OverflowError):  # a text that is no number, an integer of many digits
+    except TypeError:  # cells that are no texts
+        if {*map(type, cells)} <= {int, float, type(None)}:
+            with suppress(OverflowError):  # an integer of many digits
+                return np.array(cells, dtype=np.float64), np.array([one is None for one in cells])
+    except ValueError:  # a text that is no number
         pass
     for row, cell in enumerate(cells):
         missing[row] = is_mark(cell)
