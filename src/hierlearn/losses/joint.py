@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.mixed import Parts, mixed_loss
+from hierlearn.losses.mixed import CompositeLoss, mixed_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hierlearn.losses.loss import Loss
 
 
-class JointLoss(Parts):
+class JointLoss(CompositeLoss):
     """The weighted sum of the losses of several heads.
 
     Args:

@@ -345,7 +345,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
         total = values.sum() if targets.dim() == 2 else values.flatten(1).sum(dim=1)
         if self.reduction == "sum":
             return total
-        return total / at_least(self._count(counted, targets, weight), weight)
+        return total / safe_divisor(self._count(counted, targets, weight), weight)
 
     def count(
         self, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
@@ -663,7 +663,7 @@ def spread_weight(weight: Tensor, values: Tensor) -> Tensor:
     return weight if weight.dim() == values.dim() else weight[..., None]
 
 
-def at_least(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
+def safe_divisor(count: int | Tensor, weight: Tensor | None = None) -> int | Tensor:
     """Return a safe divisor: at least 1, or just above 0 where rows are weighted."""
     if isinstance(count, int):
         return max(count, 1)

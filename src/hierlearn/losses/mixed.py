@@ -35,7 +35,7 @@ def mixed_loss(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return total
 
 
-class Parts(nn.Module):
+class CompositeLoss(nn.Module):
     """What losses that are made of other losses have in common: the state of their parts."""
 
     parts: nn.ModuleList
@@ -97,7 +97,7 @@ class Parts(nn.Module):
             )
 
 
-class MixedLoss(Parts, ElementwiseLoss):
+class MixedLoss(CompositeLoss, ElementwiseLoss):
     """A weighted sum of losses of every entry; "none" gives (N, C).
 
     Args:

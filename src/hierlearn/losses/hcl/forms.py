@@ -22,7 +22,7 @@ from hierlearn.kernels import choose, cpu
 from hierlearn.kernels import hcl as kernels
 from hierlearn.links import HeadOutput, link_kind
 from hierlearn.losses.bases import BCE, Focal
-from hierlearn.losses.loss import at_least
+from hierlearn.losses.loss import safe_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,7 +174,7 @@ def share_of(loss: HCLLoss, logits: Tensor, mask: Tensor | None) -> float | Tens
     if loss.reduction == "sum":
         return 1.0
     known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
-    return 1 / at_least(known)
+    return 1 / safe_divisor(known)
 
 
 def numba_loss(

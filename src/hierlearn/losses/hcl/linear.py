@@ -36,7 +36,7 @@ from hierlearn.losses.hcl.forms import (
     triton_loss,
 )
 from hierlearn.losses.hcl.loss import HCLLoss
-from hierlearn.losses.loss import at_least
+from hierlearn.losses.loss import safe_divisor
 
 if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
@@ -204,7 +204,7 @@ class Work:
             return 1.0
         mask = self.call.mask
         known = self.count * self.classes if mask is None else mask.sum().to(self.dtype)
-        return 1 / at_least(known)
+        return 1 / safe_divisor(known)
 
     def form(self, rows: slice, kept: Any = None) -> Form:
         """Return the form of a chunk, whose logits are computed here."""
