@@ -283,9 +283,9 @@ class TableChunk:
         values, missing = self.floats(name)
         with np.errstate(over="ignore"):  # values beyond float32 are refused below
             narrow = values.astype(np.float32)
-        wrong = np.flatnonzero(~(np.isfinite(narrow) | missing))
-        if len(wrong):
-            row = int(wrong[0])
+        finite = np.isfinite(narrow)
+        if np.count_nonzero(finite) + np.count_nonzero(missing) < len(narrow):
+            row = int(np.argmin(finite | missing))
             where, cell = self.where(row, name), self.cells(name)[row]
             if np.isfinite(values[row]):
                 raise DataError(
