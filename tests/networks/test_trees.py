@@ -178,7 +178,7 @@ def test_many_label_sets_are_mixed_in_blocks(monkeypatch):
     head, x = grown(rows), queries(rows)
     wanted = head(x).probabilities
     monkeypatch.setattr(module, "DENSE", 1)
-    monkeypatch.setattr(module, "BLOCK", 2 * len(TREE))
+    monkeypatch.setattr("hierlearn.memory.store.BLOCK", 2 * len(TREE))
     monkeypatch.setattr(module, "ENTRIES", 100)
     torch.testing.assert_close(head(x).probabilities, wanted, atol=1e-7, rtol=0)
 

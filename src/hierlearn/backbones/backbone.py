@@ -1,12 +1,9 @@
 """Backbone: a family of pretrained networks, and how to build one of them again.
 
 Reading a source gives a description of plain values. From it alone the network is built again, so a
-model folder needs neither the source nor the network to load.
-
-Whether a description of a backbone is that of the weights stored beside it.
-
-A description can ask for more memory than there is. So its numbers are compared with the size of
-the weights first; the network is then made on torch's meta device, which takes no memory.
+model folder needs neither the source nor the network to load. A damaged description could ask for
+more memory than there is. So its numbers are compared with the size of the stored weights first;
+the network is then made on torch's meta device, which takes no memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Training a NeighborHead: what a step compares, and the best scale of a memory.
 
-The answers of a training step of a NeighborHead: plainly, and by Triton kernels.
-
-The training rows that a step compares its batch with.
+The training rows that a step compares its batch with come in two forms:
 
     Candidates      their targets, and which of them are the row itself, as matrices
     SetCandidates   the same as numbers of label sets, and keys of rows
@@ -10,19 +8,16 @@ The training rows that a step compares its batch with.
 What a step holds of the second grows with rows and candidates, not with rows times candidates or
 candidates times classes; the Triton kernels of the head read it as it is.
 
-Sums over the labels of candidates where few of many classes are positive.
+Where few of many classes are positive, sums over the labels of candidates, p = w Y and
+q = sum(w) - p, are sparse products, at a thousandth of the cost. They are summed in double
+precision: q is a difference.
 
-    p = w Y,      q = sum(w) - p
-
-Y has a few positive classes per row, out of tens of thousands, so a sparse product costs a
-thousandth of the dense one. It is summed in double precision: q is a difference.
-
-Leave one out: the scale of a memory under which its own rows are most probable.
+The best scale of a memory is that under which its own rows are most probable, each left out once:
 
     L(scale) = mean over rows i of -[y_i log p'(x_i) + (1 - y_i) log(1 - p'(x_i))], over the classes
 
-with p' the smoothed answer of the other rows (see head.py). Nothing is trained: distances are
-searched once, and a few dozen scales are tried. Rows with the id of row i are left out with it.
+with p' the smoothed answer of the other rows (see head.py). Distances are searched once, and a few
+dozen scales are tried. Rows with the id of row i are left out with it.
 """
 
 from __future__ import annotations

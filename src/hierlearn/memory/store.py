@@ -307,23 +307,10 @@ class Memory(nn.Module):
             held = weights.new_zeros(*weights.shape[:-1], len(self._targets))
             held = held.scatter_add(-1, sets, weights)
             return mixture(held, self._targets, self._mask)
-        return self._mix_few(weights, sets, rows)
-
-    def _mix_few(self, weights: Tensor, sets: Tensor, rows: Remembered) -> tuple[Tensor, Tensor]:
-        """Do the same over the sets that occur among the neighbors, in blocks."""
+        # Too many to hold: only the sets that occur among the neighbors.
         found, place = torch.unique(sets, return_inverse=True)
         held = weights.new_zeros(*weights.shape[:-1], len(found)).scatter_add(-1, place, weights)
-        step = max(1, BLOCK // len(rows.hierarchy))
-        shape = (*weights.shape[:-1], len(rows.hierarchy))
-        p, q = weights.new_zeros(shape), weights.new_zeros(shape)
-        labels = rows.labels
-        for begin in range(0, len(found), step):
-            some = found[begin : begin + step].cpu().numpy()
-            targets = labels.sets.targets(some).to(weights.device)
-            mask = labels.sets.mask(some).to(weights.device) if labels.is_partial else None
-            parts = mixture(held[..., begin : begin + step], targets, mask)
-            p, q = p + parts[0], q + parts[1]
-        return p, q
+        return mixture_in_blocks(held, rows.labels.sets, found.cpu().numpy())
 
     # ------------------------------------------------------------------ devices and copies
 
@@ -370,6 +357,27 @@ def mixture(held: Tensor, targets: Tensor, mask: Tensor | None) -> tuple[Tensor,
     if mask is not None:
         has, lacks = targets & mask, lacks & mask
     return held @ has.to(held.dtype), held @ lacks.to(held.dtype)
+
+
+def mixture_in_blocks(held: Tensor, sets: Labels, numbers: Ints) -> tuple[Tensor, Tensor]:
+    """Return the same for label sets whose targets are made a few at a time.
+
+    Args:
+        held: (..., n, S) weights.
+        sets: the label sets.
+        numbers: (S,) which of them the weights are of.
+    """
+    partial = sets.unlabeled_descendants == "ignore"
+    shape = (*held.shape[:-1], len(sets.hierarchy))
+    p, q = held.new_zeros(shape), held.new_zeros(shape)
+    step = max(1, BLOCK // len(sets.hierarchy))
+    for begin in range(0, len(numbers), step):
+        some = numbers[begin : begin + step]
+        targets = sets.targets(some).to(held.device)
+        mask = sets.mask(some).to(held.device) if partial else None
+        parts = mixture(held[..., begin : begin + step], targets, mask)
+        p, q = p + parts[0], q + parts[1]
+    return p, q
 
 
 def occurring_mixture(held: Tensor, targets: Tensor, occurs: Tensor) -> tuple[Tensor, Tensor]:

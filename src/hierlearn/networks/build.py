@@ -1,10 +1,8 @@
 """Build: a network by name, with its options, as a model folder stores it.
 
-A name is one of NETWORKS, a backbone such as ``hf:PATH``, or ``package.module:name`` of code
-that is importable. A factory gets
-the label space and the InputSpec, and returns any ``nn.Module``.
-
-Backbone: the encoder of a pretrained network, trained with a linear head.
+A name is one of NETWORKS, a backbone such as ``hf:PATH``, whose encoder is trained with a linear
+head, or ``package.module:name`` of code that is importable. A factory gets the label space and the
+InputSpec, and returns any ``nn.Module``.
 """
 
 from __future__ import annotations

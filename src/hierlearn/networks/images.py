@@ -1,16 +1,12 @@
-"""CNN, a small network for small images.
+"""CNN, a small network for small images, and images changed at random while training.
 
     block     convolution 3 x 3, group normalization, ReLU; half the side after all but the last
     features  the mean of the last block over the image
+    light     a random crop, turn, shear and shift in one affine map; brightness, contrast and, of
+              color images, saturation. No flip unless asked for: a mirrored letter is another one.
 
-Group normalization, unlike batch normalization, lets no row depend on the others of its batch.
-
-Augment: images changed at random while training.
-
-    light   a random crop, turn, shear and shift in one affine map; brightness, contrast and, of
-            color images, saturation. No flip unless asked for: a mirrored letter is another one.
-
-What is drawn depends on the seed, the step and the place of a row in the global batch alone, so a
+Group normalization, unlike batch normalization, lets no row depend on the others of its batch. How
+an image changes depends on the seed, the step and its place in the global batch alone, so a
 training resumes bit for bit, and several processes change images as one does.
 """
 

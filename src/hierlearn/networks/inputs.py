@@ -1,4 +1,4 @@
-"""InputSpec: what a network reads, so that a factory can size its first layers.
+"""What a network reads: InputSpec, by which a factory sizes its first layers, and SparseRows.
 
 numbers   (N, D) dense rows
 sparse    (N, D) sparse rows, most of their entries 0
@@ -6,10 +6,9 @@ tokens    (N, T) token ids below V
 images    (N, channels, height, width)
 several   a tuple of the above
 
-SparseRows: the rows of a sparse matrix as tensors, for texts of few words out of many.
-
-Stored as CSR: the columns and values of the entries, row after row, and the offset of each row.
-Neither indexing rows nor multiplying by a weight matrix makes it dense.
+Sparse rows, such as texts of few words out of many, are stored as CSR: the columns and values of
+the entries, row after row, and the offset of each row. Neither indexing rows nor multiplying by a
+weight matrix makes them dense.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Linear: a linear head on the inputs as they are.
+"""Networks of one layer: a linear head on the inputs, as they are or scaled to length 1.
 
-Embeddings: vectors that another model made, of length 1, then a head; no hidden layers.
+``embeddings`` is for vectors that another model made; both can be solved by L-BFGS.
 """
 
 from __future__ import annotations

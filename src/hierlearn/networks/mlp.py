@@ -1,8 +1,6 @@
 """MLP, the paper's network: one hidden layer of 800 units, ReLU, dropout 0.25, a linear head.
 
-TokenBag: sparse text features through an embedding bag, then hidden layers and a linear head.
-
-The first layer of an MLP on a bag of words, computed only for the words of each text.
+TokenBag is an MLP on a bag of words, whose first layer is computed for the words of a text alone.
 """
 
 from __future__ import annotations

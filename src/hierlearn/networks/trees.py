@@ -24,7 +24,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import Head, HeadOutput
 from hierlearn.links.output import safe_log
 from hierlearn.memory.head import normalized
-from hierlearn.memory.store import BLOCK, DENSE, mixture
+from hierlearn.memory.store import DENSE, mixture, mixture_in_blocks
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.layers import check_size
 from hierlearn.networks.network import Network
@@ -196,16 +196,7 @@ class ForestHead(Head):
                 mask = self.labels.mask().to(held.device) if partial else None
                 self._dense = (self.labels.targets().to(held.device), mask)
             return mixture(held, *self._dense)
-        p = held.new_zeros(held.shape[0], classes)
-        q = torch.zeros_like(p)
-        step = max(1, BLOCK // classes)
-        for begin in range(0, len(self.labels), step):
-            some = np.arange(begin, min(begin + step, len(self.labels)))
-            mask = self.labels.mask(some).to(held.device) if partial else None
-            targets = self.labels.targets(some).to(held.device)
-            found = mixture(held[:, begin : begin + step], targets, mask)
-            p, q = p + found[0], q + found[1]
-        return p, q
+        return mixture_in_blocks(held, self.labels, np.arange(len(self.labels)))
 
     def extra_repr(self) -> str:
         """Show the size when the module is printed."""

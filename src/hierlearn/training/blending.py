@@ -1,19 +1,15 @@
-"""Blending: which recipes a blend may be made of, by what the training rows are.
+"""Blending: what effort "best" blends, which rows it leaves out, and with which weights.
 
-Each is a recipe with changes. A training with several heads gives several answers, each of which
-may get a weight of its own; what is of no use gets none, so a blend can only be offered more.
+Ingredients are recipes with changes. A training with several heads gives several answers, each of
+which may get a weight of its own; what is of no use gets none, so a blend can only be offered more.
 
-Clock: the time that a training may take, and what stops one that would take longer.
+Folds leave rows out of a training. Rows with one path are dealt out class by class, so that every
+fold has its share of each class; rows with the same id stay together, since a row must not be
+predicted from its own copies.
 
-Folds: which rows are predicted by networks that were not trained on them.
-
-Rows with one path are dealt out class by class, so that every fold has its share of each class.
-Rows with the same id stay together, since a row must not be predicted from its own copies.
-
-Selection: the weights of a blend by greedy forward selection on held-out predictions.
-
-Beginning with nothing, the answer is added whose average with those already chosen is best, again
-and again, with replacement (Caruana et al., 2004); an answer chosen k times of n has weight k / n.
+Weights come from greedy forward selection on these predictions: beginning with nothing, the answer
+is added whose average with those already chosen is best, again and again, with replacement (Caruana
+et al., 2004); an answer chosen k times of n has weight k / n.
 """
 
 from __future__ import annotations

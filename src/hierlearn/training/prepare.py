@@ -1,7 +1,5 @@
 """Prepare: from a dataset and a plan to rows, a loss and a network that are ready to train.
 
-The start of a training: what heads take from the labels, class priors, and the last weights.
-
 ``INITIALIZERS`` maps a name to a function ``(network, labels, weights)`` that sets the last weights
 of a network or an ensemble; "random" leaves them as they are.
 """

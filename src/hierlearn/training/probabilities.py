@@ -1,7 +1,4 @@
-"""What a network gives for prepared rows: the one loop over them.
-
-Memorize: encode training rows, so that a network with a memory can answer from them.
-"""
+"""What a network gives for prepared rows: probabilities, and the embeddings that a memory holds."""
 
 from __future__ import annotations
 
