@@ -1,4 +1,8 @@
-"""Exact search of the nearest rows of a memory.
+"""Exact search of the nearest rows of a memory, in one part or in several.
+
+    squared     |a - b|^2
+    euclidean   |a - b|
+    cosine      1 - a b / (|a| |b|)
 
 Only the order matters until the end, so a block of queries a and rows b needs one matmul:
 
@@ -10,42 +14,19 @@ Most scores are worse than the k-th best so far. They are dropped in groups: a g
 holds runs of ``RUN`` rows from all over the memory, so rows that are sorted by class do not
 fool the threshold.
 At the end the distances of the rows that were found are computed again from differences, since
-|a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide.
+|a|^2 + |b|^2 - 2 a b cancels where rows nearly coincide. Memory is bounded: no n x N matrix exists,
+whatever the sizes.
 
-``SPARE`` more rows than asked for are kept until then; where these are so near that rounding may
-have confused them with others, the query is settled by a second look (see ``ties``).
+**Ties.** The k nearest rows of a query are the first k by distance, then by ``priority``, a hash of
+the row number: where rows are sorted by class, the first class does not fill all places. They are
+returned by distance, then by row number. So the k nearest of all rows are the k nearest among the k
+nearest of every part, bit for bit, however the rows are divided. Scores cannot tell rows apart
+whose distances differ by rounding. So ``SPARE`` more rows than asked for are kept; where these are
+as near as that, ``settle`` looks at all rows that may be nearer.
 
-Memory is bounded: no n x N matrix exists, whatever the sizes. Of rows that tie at rank k, such as
-more than k identical ones, a random choice is found: the same each time, and the same where the
-rows are divided into shards.
-
-Distances between embeddings.
-
-    squared     |a - b|^2
-    euclidean   |a - b|
-    cosine      1 - a b / (|a| |b|)
-
-All are computed from the inner products of one matmul; squared and Euclidean order rows alike.
-
-Which of equally near rows are found: the same ones, however the rows are divided.
-
-The k nearest rows of a query are the first k by distance, then by ``priority``, a hash of the row
-number: where rows are sorted by class, the first class does not fill all places. They are returned
-by distance, then by row number. So the k nearest of all rows are the k nearest among the k nearest
-of every shard.
-
-A search by scores cannot tell rows apart whose distances differ by rounding. Where the rows that it
-kept beyond the k-th are as near as that, ``settle`` looks at all rows that may be nearer.
-
-Scale: what distances are divided by, fixed or learned as exp(log_scale).
-
-Search of a memory in several parts: the k nearest of each part, then the k nearest of these.
-
-    nearest_in_shards   parts in one process
-    ShardedSearch       one part per process of a torch.distributed group
-
-Distances, rows and the choice among equally near rows are those of one search of all rows, bit for
-bit (see ``ties``). Processes exchange k distances and k row numbers per query, never embeddings.
+**Parts.** ``nearest_in_shards`` searches parts in one process; ``ShardedSearch`` one part in each
+process of a torch.distributed group. Processes exchange k distances and k row numbers per query,
+never embeddings.
 """
 
 from __future__ import annotations

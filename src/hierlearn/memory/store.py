@@ -1,18 +1,16 @@
 """Memory: the encoded training rows, their labels and ids.
 
+    LabelSets    the labels of the rows, each distinct set stored once
     Remembered   what every head and member remembers of N rows: labels, ids, weights
     Memory       the embeddings of those rows for one head, in half precision, and the sums over
                  the labels of neighbors
 
 It is no part of ``state_dict``: the embeddings follow from the weights and the training rows. A
-model folder stores them in files of their own.
+model folder stores them in files of their own. Rows that share their most specific labels share a
+set, so that probabilities are sums over sets: a few hundred of them where every row has one path,
+whatever the number of rows.
 
-LabelSets: the labels of the remembered rows, each distinct set stored once.
-
-Rows that share their most specific labels share a set, so that probabilities are sums over sets:
-a few hundred of them where every row has one path, whatever the number of rows.
-
-Class sizes: what rows of a class count that came after the training.
+**Class sizes.** Rows of a class count more if they all came after the training:
 
     weight'_j = weight_j min(40, max(1, usual / n_c))
 

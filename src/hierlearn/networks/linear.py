@@ -62,7 +62,7 @@ linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying
 linear.is_linear = True  # type: ignore[attr-defined]  # one layer, which L-BFGS can solve
 
 
-NAME = "embeddings"
+EMBEDDINGS = "embeddings"
 
 
 class UnitLength(nn.Module):
@@ -87,7 +87,8 @@ def embeddings(
     """
     if inputs.kind != "numbers":
         raise HierlearnError(
-            f"the network {NAME!r} reads vectors of numbers, but the inputs are {inputs.kind}; "
+            f"the network {EMBEDDINGS!r} reads vectors of numbers, but the inputs are "
+            f"{inputs.kind}; "
             f"choose another network"
         )
     return Network(UnitLength(), LinearHead(inputs.width, label_space, link))

@@ -25,7 +25,7 @@ from hierlearn.links import from_similarities, make_link
 from hierlearn.links.similarities import TEMPERATURE, terminal_scores
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network
-from hierlearn.networks.linear import NAME
+from hierlearn.networks.linear import EMBEDDINGS
 from hierlearn.pipeline.pipeline import Pipeline, versions
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def zero_shot_pipeline(
     step = EmbedPreprocessor(**wanted).to(device)
     sentences, classes = title_sentences(space, chosen)
     titles = unit_vectors(step.fit(sentences).transform(sentences))
-    spec = NetworkSpec(NAME, InputSpec.numbers(step.columns), {"link": "softmax"})
+    spec = NetworkSpec(EMBEDDINGS, InputSpec.numbers(step.columns), {"link": "softmax"})
     network = build_network(spec, space)
     with torch.no_grad():
         layer: Any = network.heads.main.linear  # type: ignore[union-attr]
