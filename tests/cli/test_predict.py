@@ -151,7 +151,7 @@ def test_the_risk_is_kept_on_the_calibration_rows(trained, rows, call, tmp_path)
         ),
         (
             "new.csv -o out.csv --risk 5 --calibrate rows.csv --calibrate-rows valid",
-            "--risk must lie between 0 and 1, not 5",
+            "--risk must lie between 0 and 1, not 5.0; write 5 % as 0.05",
         ),
         (
             "new.csv -o out.csv --risk 0.1 --threshold 0.5 --calibrate rows.csv",

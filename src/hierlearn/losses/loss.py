@@ -154,7 +154,10 @@ class Loss(CheckedArguments, nn.Module, ABC):
         self._score_link: type[Link] = LINKS[self.default_link]
         self._check_link()
         if class_weight is not None and not self.weighs_classes:
-            raise HierlearnError(f"{type(self).__name__} takes no class_weight")
+            raise HierlearnError(
+                f"{type(self).__name__} takes no class_weight; "
+                f"weigh rows by weight=, or use a loss such as bce"
+            )
         weights = per_class("class_weight", class_weight, self.hierarchy)
         self.register_buffer("class_weight", weights, persistent=False)
         self.reduction: Reduction = reduction
