@@ -124,5 +124,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hierlearn.metrics' has no attribute {name!r}")
     from hierlearn.backbones.torchvision import broken_torchvision
 
-    broken_torchvision()  # torchmetrics imports torchvision, where that is installed
+    broken = broken_torchvision()
+    if broken:
+        raise ImportError(
+            f"metrics as classes need torchmetrics, which needs torchvision: {broken}"
+        )
     return getattr(import_module("hierlearn.metrics.modules"), name)
