@@ -23,8 +23,8 @@ import torch
 
 from bench_neighbors import load
 from hierlearn.pipeline import Pipeline
+from hierlearn.training.inference import memorize
 from hierlearn.training.prepare import prepare
-from hierlearn.training.probabilities import memorize
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from machine import write

@@ -14,7 +14,7 @@ import pytest
 
 from hierlearn.datasets import read_table
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.predict import NAMES
+from hierlearn.pipeline.answers import NAMES
 
 STATUS = Path("/proc/self/status")
 

@@ -17,8 +17,8 @@ import warm
 from hierlearn.datasets import read_table
 from hierlearn.decoding import risk_threshold
 from hierlearn.pipeline import Pipeline
+from hierlearn.pipeline.answers import NAMES, AnswerFormatter
 from hierlearn.pipeline.folder import write_config
-from hierlearn.pipeline.predict import NAMES, answers
 
 STATUS = Path("/proc/self/status")
 
@@ -31,7 +31,8 @@ def written(path):
 def wanted(trained, name=None, **options):
     dataset = read_table(trained.parent / "rows.csv", label="class", split="part")
     model = Pipeline.load(trained)
-    return answers(model.probabilities(dataset.inputs), model.make_decoder(name, **options), model)
+    decoder = model.make_decoder(name, **options)
+    return AnswerFormatter(model, decoder)(model.probabilities(dataset.inputs))
 
 
 def test_the_real_command_predicts_by_the_names_of_the_columns(trained, rows):

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from hierlearn import Hierarchy, zero_shot_pipeline
-from hierlearn.pipeline.predict import answers
+from hierlearn.pipeline.answers import AnswerFormatter
 from tiny_backbones import save_tiny_bert
 
 TREE = Hierarchy.from_paths(["fruit/apple", "fruit/pear", "vehicle/car", "vehicle/bus"])
@@ -35,7 +35,7 @@ def test_answers_are_those_of_the_pipeline(folder, call):
     hierarchy = Hierarchy.read(folder / "tree.json")
     options = {"temperature": 0.01, "template": "a photo of {title}"}
     pipeline = zero_shot_pipeline(hierarchy, f"hf:{folder / 'bert'}", **options)
-    wanted = answers(pipeline.probabilities(TEXTS), pipeline.make_decoder(), pipeline)
+    wanted = AnswerFormatter(pipeline)(pipeline.probabilities(TEXTS))
     found = written(folder / "out.csv")
     assert [row["path"] for row in found] == wanted["path"]
     assert [float(row["probability"]) for row in found] == pytest.approx(

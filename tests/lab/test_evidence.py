@@ -17,8 +17,8 @@ from hierlearn.networks.memories import embed, neighbors_of
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.service.engine import count_cores
+from hierlearn.training.inference import memorize
 from hierlearn.training.prepare import prepare
-from hierlearn.training.probabilities import memorize
 from hierlearn.training.recipes import RECIPES, Recipe
 from lab import small_studies as small
 

@@ -13,8 +13,8 @@ from hierlearn.lab.runner import Task, fit, ready_rows, run_task, with_test_rows
 from hierlearn.metrics import METRICS, Metric, hier_dist
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
+from hierlearn.training.inference import member_probabilities
 from hierlearn.training.prepare import prepare
-from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from lab.small_studies import dataset, protocol

@@ -227,14 +227,14 @@ MUTANTS = (
     # ---------------------------------------- pipeline
     Mutant(
         "the last row of a batch is lost",
-        "pipeline/inference.py",
+        "pipeline/pipeline.py",
         "inputs[first : first + batch]",
         "inputs[first : first + batch - 1]",
         "pipeline",
     ),
     Mutant(
         "a tile is filled up with the next rows",
-        "pipeline/inference.py",
+        "training/inference.py",
         "index.clamp_max(len(rows) - 1)",
         "index.clamp_max(len(rows) - 2)",
         "pipeline",

@@ -16,9 +16,9 @@ from hierlearn.files.tensors import CheckpointError, write_tensors
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embed, embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
+from hierlearn.pipeline.answers import neighbor_names
 from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
 from hierlearn.pipeline.folder import digest, write_config
-from hierlearn.pipeline.predict import neighbor_names
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import save_into

@@ -17,9 +17,9 @@ from hierlearn.links import SigmoidLink
 from hierlearn.networks import InputSpec
 from hierlearn.networks.linear import linear
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.answers import ClassNames, answer_file, level_columns
+from hierlearn.pipeline.answers import NAMES, AnswerFormatter, Layout, answer_file
 from hierlearn.pipeline.missing import MissingWarning
-from hierlearn.pipeline.predict import NAMES, answers, predict_chunks
+from hierlearn.pipeline.predict import predict_chunks
 from tolerances import FLOAT32
 
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g"])
@@ -44,6 +44,10 @@ def model_of(terminals=(), hierarchy=TREE):
         preprocessor=NumericPreprocessor().fit(rows),
         config={"feature_names": ["width", "height"]},
     )
+
+
+def answers(p, decoder, model, label_sep=";"):
+    return AnswerFormatter(model, decoder, label_sep)(p)
 
 
 def test_one_class_a_row():
@@ -85,9 +89,8 @@ def test_titles_are_a_column_of_their_own():
 def test_levels_of_one_class_a_row_by_walking_up(name):
     decoder = make_decoder(TREE, name)
     titled = model_of(hierarchy=TREE.with_titles({"a/b": "B", "a/b/c": "C", "f/g": "G"}))
-    names = ClassNames(titled.label_space)
     levels = ["one", "two", "three"]
-    found = level_columns(P, decoder, names, levels, ";")
+    found = AnswerFormatter(titled, decoder, layout=Layout(levels))(P)
     for row, number in enumerate(decoder(P).tolist()):
         walk = {}
         while number >= 0:
@@ -109,11 +112,10 @@ def test_levels_of_one_class_a_row_by_walking_up(name):
 
 def test_a_level_that_no_row_of_a_batch_reaches_is_a_column_of_numbers_in_parquet(tmp_path):
     model, decoder = model_of(), make_decoder(TREE, "stop", threshold=0.5)
-    names = ClassNames(model.label_space)
-    levels = ["one", "two", "three"]
+    formatter = AnswerFormatter(model, decoder, layout=Layout(["one", "two", "three"]))
     with answer_file(tmp_path / "out.parquet", ["one", "three_probability"]) as file:
         for p in (P[2:], P[:1]):  # the third level is reached by the last row only
-            file.append(level_columns(p, decoder, names, levels, ";"), {})
+            file.append(formatter(p), {})
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.to_pydict()["three_probability"] == [None, None, float(P[0, 5])]
 
@@ -137,7 +139,7 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
     parts = [Chunk(draw[:5], range(2, 7)), Chunk(draw[5:], range(7, 11))]
     found = [
         path
-        for part, _ in predict_chunks(model, decoder, parts, Path("rows.csv"))
+        for part, _ in predict_chunks(AnswerFormatter(model, decoder), parts, Path("rows.csv"))
         for path in part["path"]
     ]
     assert found == answers(model.probabilities(draw), decoder, model)["path"]
@@ -145,10 +147,10 @@ def test_chunks_are_answered_in_order_and_a_new_gap_is_named():
     with pytest.warns(
         MissingWarning, match=r"^1 of \d+ rows lacks a value .*: 'width' \(1\); an av"
     ):
-        list(predict_chunks(model, decoder, parts, Path("rows.csv")))
+        list(predict_chunks(AnswerFormatter(model, decoder), parts, Path("rows.csv")))
     model.missing = "error"
     with pytest.raises(DataError) as caught:
-        list(predict_chunks(model, decoder, parts, Path("rows.csv")))
+        list(predict_chunks(AnswerFormatter(model, decoder), parts, Path("rows.csv")))
     assert str(caught.value) == (
         "rows.csv, line 9, column 'width': the value is missing, but none was in training, so the "
         "model cannot know what that means; fill it in, or leave out missing='error'"
@@ -185,7 +187,8 @@ def test_no_function_is_called_for_each_row(tmp_path):
         with answer_file(tmp_path / "out.csv", NAMES) as file:
             sys.setprofile(add)
             try:
-                for columns, kept in predict_chunks(model, decoder, chunks, Path("rows.csv")):
+                formatter = AnswerFormatter(model, decoder)
+                for columns, kept in predict_chunks(formatter, chunks, Path("rows.csv")):
                     file.append(columns, kept)
             finally:
                 sys.setprofile(None)

@@ -14,9 +14,9 @@ import torch
 from hierlearn import Predictor, load
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.pipeline import inference as tiles
-from hierlearn.pipeline.answers import Layout
-from hierlearn.pipeline.predict import NAMES, predict_chunks
+from hierlearn.pipeline import pipeline as tiles
+from hierlearn.pipeline.answers import NAMES, AnswerFormatter, Layout
+from hierlearn.pipeline.predict import predict_chunks
 from small_models import KINDS, made_model, write_rows
 
 ROWS = 700
@@ -56,7 +56,7 @@ def answers_of_the_command(folder, path, **more):
     """The columns that ``hierlearn predict`` writes."""
     pipeline = load(folder)
     stream = TableStream(path, **inputs_of(pipeline))
-    found = predict_chunks(pipeline, pipeline.make_decoder(), stream, path, **more)
+    found = predict_chunks(AnswerFormatter(pipeline, **more), stream, path)
     columns = {}
     for part, _ in found:
         for name, cells in part.items():

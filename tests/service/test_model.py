@@ -58,13 +58,13 @@ def test_a_batch_with_requests_of_two_models(model):
 
 
 def test_options_are_kept_and_few(model):
-    kept = model.decision(Options(top=1))
-    assert model.decision(Options(top=1)) is kept
+    kept = model.formatter(Options(top=1))
+    assert model.formatter(Options(top=1)) is kept
     for number in range(2 * MOST_KEPT):
-        model.decision(Options(decoder="stop", threshold=number / 1000))
-    assert len(model._decisions) == MOST_KEPT
+        model.formatter(Options(decoder="stop", threshold=number / 1000))
+    assert len(model._formatters) == MOST_KEPT
     with pytest.raises(HierlearnError, match="top must be at most"):
-        model.decision(Options(top=1000))
+        model.formatter(Options(top=1000))
 
 
 def test_rows_do_not_depend_on_what_they_are_joined_with(model):

@@ -250,7 +250,7 @@ def compare(dataset, **options):
 
 
 def probabilities(trainer):
-    from hierlearn.training.probabilities import member_probabilities
+    from hierlearn.training.inference import member_probabilities
 
     return member_probabilities(trainer.network, trainer.rows, trainer.read)
 

@@ -11,9 +11,9 @@ import torch
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
-from hierlearn.training import probabilities as module
+from hierlearn.training import inference as module
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.probabilities import encode, member_probabilities, memorize
+from hierlearn.training.inference import encode, member_probabilities, memorize
 from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import (
     neighbor_plan,

@@ -460,7 +460,7 @@ def remap(model: shared.ModelFolder, **options: Any) -> None:
     """
     from hierlearn.cli.rows import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.memory.taxonomy import unplaced
-    from hierlearn.pipeline.predict import label_sep_of
+    from hierlearn.pipeline.answers import label_sep_of
     from hierlearn.pipeline.remember import remap as move
     from hierlearn.terminal import Console, Table, print_plain
 

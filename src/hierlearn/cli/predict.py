@@ -114,14 +114,14 @@ def predict(
     from hierlearn.cli.rows import load_model
     from hierlearn.errors import plural
     from hierlearn.files.locations import is_standard, without_secrets
-    from hierlearn.pipeline.answers import answer_file, kept_names
-    from hierlearn.pipeline.predict import (
-        Predictor,
-        answer_names,
+    from hierlearn.pipeline.answers import (
+        AnswerFormatter,
+        answer_file,
+        kept_names,
         label_sep_of,
         neighbor_names,
-        predict_chunks,
     )
+    from hierlearn.pipeline.predict import Predictor, predict_chunks
     from hierlearn.terminal import Console, print_plain
 
     out, on_engine = options["out"], options["engine"] is not None
@@ -130,11 +130,11 @@ def predict(
     check_used(data, options)
     console = Console(stderr=is_standard(out))
     loaded = zero_shot_model(options) if options["zero_shot"] else load_model(model, options)
-    shown: tuple[str, ...] = ()
-    alone = ""
-    if options["explain"] is not None:
+    alone, neighbors = "", options["explain"] or 0
+    if neighbors:
         check_memory(loaded, model)
-        shown, alone = neighbor_names(loaded, options["explain"]), evidence_note(loaded)
+        neighbor_names(loaded, neighbors)  # raises where an answer rests on fewer
+        alone = evidence_note(loaded)
     layout = choose_layout(loaded, options)
     total = None
     if on_engine:
@@ -146,11 +146,9 @@ def predict(
     for line in filter(None, (note, "" if layout.long else reason, alone)):
         print_plain(console, line)
     ids = ("id",) if getattr(chunks, "id_column", None) is not None else ()
-    own = () if layout.long else answer_names(loaded)
-    names = (*ids, *own, *layout.names(loaded), *shown)
-    keep = getattr(chunks, "keep", ())
-    join, neighbors = label_sep_of(loaded, options.get("label_sep")), options["explain"] or 0
-    how: dict[str, Any] = {"neighbors": neighbors, "layout": layout}
+    join = label_sep_of(loaded, options.get("label_sep"))
+    formatter = AnswerFormatter(loaded, made, join, layout, neighbors)
+    names, keep = (*ids, *formatter.names), getattr(chunks, "keep", ())
     written: Any
     if on_engine:
         predictor = Predictor(
@@ -160,7 +158,8 @@ def predict(
             device=options["device"],
             trust=options["trust"],
             missing=loaded.missing,
-            **how,
+            layout=layout,
+            neighbors=neighbors,
         )
         write = find_entry_point("hierlearn.engines", "predict")
         written = write(loaded, predictor, streams, names, options)
@@ -171,7 +170,7 @@ def predict(
             working("predicting", total) as advance,
         ):
             path = Path(without_secrets(data))
-            for columns, kept in predict_chunks(loaded, made, chunks, path, join, **how):
+            for columns, kept in predict_chunks(formatter, chunks, path):
                 written.append(columns, kept)
                 advance(written.rows)
     if layout.long:
@@ -397,14 +396,10 @@ def explain(
     from hierlearn.errors import plural
     from hierlearn.files.locations import is_standard
     from hierlearn.networks.memories import memory_heads
+    from hierlearn.pipeline.answers import AnswerFormatter, first_classes, label_sep_of
+    from hierlearn.pipeline.explain import explain as evidence_for
     from hierlearn.pipeline.explain import has_parts, reasons, rows_of
-    from hierlearn.pipeline.predict import (
-        answers,
-        explain_chunks,
-        first_classes,
-        label_sep_of,
-        probability_chunks,
-    )
+    from hierlearn.pipeline.predict import probability_chunks
     from hierlearn.terminal import Console, print_plain
 
     out, count, limit = (options[name] for name in ("out", "count", "limit"))
@@ -422,7 +417,8 @@ def explain(
     some = first_rows(chunks, limit) if out is None else chunks
     names = ["row", "answer", "title", "probability", "rank"]
     absent = [] if hierarchy.has_titles else ["title", "titles"]
-    explained: Any
+    formatter = AnswerFormatter(loaded, decoder, join)
+    evidence: Any
     if by_parts:
         notes = [
             note,
@@ -430,14 +426,6 @@ def explain(
             f"the answer would be less probable",
         ]
         names += ["part", "effect", "without"]
-        explained = (
-            (
-                chunk,
-                answers(p, decoder, loaded, join),
-                reasons(loaded, chunk.inputs, first_classes(p, decoder), count),
-            )
-            for chunk, p in probability_chunks(loaded, some, Path(data))
-        )
     else:
         remembered, known = rows_of(loaded), loaded.config.get("columns", {})
         by_place = ("label" in known or "levels" in known) and "id_column" not in known
@@ -446,7 +434,6 @@ def explain(
         notes = [note, memory, evidence_note(loaded)]
         names += ["weight", "id", "labels", "titles", "text"]
         absent += [] if remembered.texts is not None else ["text"]
-        explained = explain_chunks(loaded, decoder, some, Path(data), join, count=count)
     console = Console(stderr=out is not None and is_standard(out))
     for line in filter(None, notes):
         print_plain(console, line)
@@ -454,7 +441,12 @@ def explain(
     writer: Any = nullcontext() if out is None else table_writer(out, names)
     done = 0
     with writer as append, working("explaining", limit if out is None else total) as advance:
-        for chunk, columns, evidence in explained:
+        for chunk, p in probability_chunks(loaded, some, Path(data)):
+            columns = formatter(p)
+            if by_parts:
+                evidence = [*reasons(loaded, chunk.inputs, first_classes(p, decoder), count)]
+            else:
+                evidence = [*evidence_for(loaded, chunk.inputs, count)]
             for row in range(min(len(evidence), limit - done)):
                 print_plain(console, "", headline(chunk, columns, row, join))
                 if by_parts:

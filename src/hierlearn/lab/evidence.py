@@ -30,13 +30,14 @@ from hierlearn.memory.store import take_rows
 from hierlearn.networks.memories import embed, neighbors_of, remembered
 from hierlearn.pipeline.explain import answering_memories
 from hierlearn.reports.decisions import neighbor
+from hierlearn.training.inference import batches_of, run_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import nn
+    from torch import Tensor, nn
     from typing_extensions import Self
 
     from hierlearn.hierarchy import Hierarchy
@@ -123,7 +124,6 @@ class StoredEvidence:
             remove(folder / f"{name}.{ending}")
 
 
-@torch.no_grad()
 def find_evidence(network: nn.Module, answer: str, test: Rows) -> StoredEvidence | None:
     """Return the remembered rows of every answer; None where no memory answers.
 
@@ -138,12 +138,13 @@ def find_evidence(network: nn.Module, answer: str, test: Rows) -> StoredEvidence
         return None
     name = max(shares, key=lambda one: shares[one])  # of a blend, the memory that counts most
     network.eval()
-    parts = []
-    for begin in range(0, len(test), BATCH):
-        index = torch.arange(begin, min(begin + BATCH, len(test)), device=test.device)
-        weights, rows = neighbors_of(network, name, embed(network, test.take(index))[name])
+
+    def neighbors(x: Any) -> tuple[Tensor, Tensor]:
+        weights, rows = neighbors_of(network, name, embed(network, x)[name])
         weights, order = weights.topk(min(COUNT, weights.shape[-1]))
-        parts.append((weights.float().cpu(), rows.gather(-1, order).cpu()))
+        return weights.float().cpu(), rows.gather(-1, order).cpu()
+
+    parts = [*run_network(network, neighbors, batches_of(test, BATCH))]
     weights, rows = (torch.cat([part[side] for part in parts], dim=1) for side in (0, 1))
     occurring, place = np.unique(rows.numpy(), return_inverse=True)
     held = memory.take(occurring)

@@ -32,8 +32,8 @@ from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.run import Reporting, run
 from hierlearn.pipeline.train import train
 from hierlearn.reports.decisions import decide
+from hierlearn.training.inference import member_probabilities
 from hierlearn.training.prepare import prepare
-from hierlearn.training.probabilities import member_probabilities
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import generator

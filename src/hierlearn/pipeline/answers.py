@@ -1,20 +1,28 @@
-"""The columns that may stand beside an answer, or instead of it: levels, best classes, all scores.
+"""AnswerFormatter: the probabilities of rows as the columns of their answers.
 
-wide, one row per input row:
-    level_1, level_1_title, level_1_probability, ...  the answer at every level
-    top_1, top_1_title, top_1_probability, ...        the most probable terminal classes
-    p:PATH                                            the probability of every class
+path         the class, or the classes joined by ``label_sep`` where a set is answered
+class        the same by bare name
+title        of the class, where the hierarchy has titles
+probability  of the class
+level        of the class; 0 for the root, the answer where not even a top class is sure
+stopped      whether the answer is above the terminal classes
 
-long, one row per input row and class:
-    row, rank, path, class, title, level, probability
+and, where asked for, in the same row:
 
-The file of answers: kept columns first and exact, formulas escaped where asked for.
+level_1, level_1_title, level_1_probability, ...  the answer at every level
+top_1, top_1_title, top_1_probability, ...        the most probable terminal classes
+p:PATH                                            the probability of every class
+neighbor_1_id, _weight, _labels, _titles, _text   the remembered rows that it was taken from, the
+                                                  weightiest first
 
-A spreadsheet runs a cell of a CSV file that begins with ``=``, ``+``, ``-`` or ``@`` as a formula,
-whoever wrote it. Escaping puts ``'`` in front of such a text. Numbers stay, and Parquet files and
-JSON lines need nothing of it.
+or instead of it, one row per input row and class:
 
-The columns that a model reads, and what it calls its levels, as it knows from its training.
+row, rank, path, class, title, level, probability
+
+Answers go to a file of any table format; formulas are escaped where asked for. A spreadsheet runs a
+cell of a CSV file that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, whoever wrote it.
+Escaping puts ``'`` in front of such a text. Numbers stay, and Parquet files and JSON lines need
+nothing of it.
 """
 
 from __future__ import annotations
@@ -31,6 +39,8 @@ from hierlearn.datasets.tables.write import CodedColumn, is_delimited, table_wri
 from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError, arg, plural
+from hierlearn.hierarchy.names import joined_titles
+from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +50,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.decoding import Decoder
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.pipeline.pipeline import Pipeline
 
     Columns = dict[str, Any]
 
+NAMES = ("path", "class", "probability", "level", "stopped")
 CELLS = 1 << 20  # scores that become text at a time
 
 
@@ -81,49 +91,205 @@ class Layout:
             classes = plural(most, "terminal class", "terminal classes")
             raise HierlearnError(f"{arg('top')} must be at most {most:,}: there are {classes}")
 
-    def names(self, pipeline: Pipeline) -> list[str]:
-        """Return the names of the columns that it adds, in order."""
-        hierarchy = pipeline.hierarchy
-        if self.long:
-            rank = ["rank"] if self.top else []
-            return ["row", *rank, "path", "class", *titled(hierarchy, "title"), *LONG]
-        found = []
-        for begin in (*self.levels, *(f"top_{rank}" for rank in range(1, self.top + 1))):
-            found += [begin, *titled(hierarchy, f"{begin}_title"), f"{begin}_probability"]
-        return found + ([f"p:{name}" for name in hierarchy.names] if self.scores else [])
 
-    def rows_at_once(self, classes: int) -> int | None:
-        """Return how many rows may be written at a time; None for any number."""
-        return max(1, CELLS // classes) if self.scores else None
+ANSWER_ONLY = Layout()
 
 
-LONG = ("level", "probability")
+def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
+    """Return the columns of remembered rows; raise where an answer rests on fewer of them."""
+    rows = rows_of(pipeline)
+    most = min(len(rows), most_neighbors(pipeline))
+    if not 1 <= count <= most:
+        raise HierlearnError(
+            f"{arg('explain')} must lie between 1 and {most:,}, the remembered rows that an answer "
+            f"is taken from, not {count:,}"
+        )
+    titles = ("titles",) if pipeline.hierarchy.has_titles else ()
+    kinds = ("id", "weight", "labels", *titles, *(() if rows.texts is None else ("text",)))
+    return tuple(f"neighbor_{rank}_{kind}" for rank in range(1, count + 1) for kind in kinds)
 
 
-def titled(hierarchy: Hierarchy, name: str) -> list[str]:
-    """Return the name of a column of titles; none where the hierarchy has no titles."""
-    return [name] if hierarchy.has_titles else []
-
-
-class ClassNames:
-    """What is written of each class; the root, which has no name, is the last one.
+class AnswerFormatter:
+    """Makes the columns of answers; several threads may call it at once.
 
     Args:
-        label_space: what can be predicted.
+        pipeline: the trained pipeline.
+        decoder: how it decides; by default its own.
+        label_sep: what joins the classes of a set.
+        layout: what else is written of each row.
+        neighbors: of how many remembered rows to add columns.
+
+    Attributes:
+        names: the columns, in order.
     """
 
-    def __init__(self, label_space: LabelSpace) -> None:
-        hierarchy = label_space.hierarchy
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        decoder: Decoder | None = None,
+        label_sep: str = ";",
+        layout: Layout = ANSWER_ONLY,
+        neighbors: int = 0,
+    ) -> None:
+        self.pipeline, self.decoder = pipeline, decoder or pipeline.make_decoder()
+        self.label_sep, self.layout, self.neighbors = label_sep, layout, neighbors
+        hierarchy, space = pipeline.hierarchy, pipeline.label_space
+        # What is written of each class; the root, which has no name, is the last one.
         self.paths = (*hierarchy.names, "")
         self.bare = (*hierarchy.bare_names, "")
         self.titles = (*(title or "" for title in hierarchy.titles), "")
         self.levels = (*hierarchy.levels.tolist(), 0)
-        self.stopped = (*(~label_space.is_terminal).tolist(), True)
+        self.stopped = (*(~space.is_terminal).tolist(), True)
+        if layout.long:
+            names = ["row", *(["rank"] if layout.top else [])]
+            names += ["path", "class", "title", "level", "probability"]
+        else:
+            names = ["path", "class", "title", "probability", "level", "stopped"]
+            for begin in (*layout.levels, *(f"top_{rank + 1}" for rank in range(layout.top))):
+                names += [begin, f"{begin}_title", f"{begin}_probability"]
+            names += [f"p:{name}" for name in hierarchy.names] if layout.scores else []
+        if not hierarchy.has_titles:
+            titles = {"title", *(f"{name}_title" for name in names)}
+            names = [name for name in names if name not in titles]
+        self.names = (*names, *(neighbor_names(pipeline, neighbors) if neighbors else ()))
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """How many rows may be written at a time; None for any number."""
+        return max(1, CELLS // len(self.pipeline.hierarchy)) if self.layout.scores else None
+
+    def __call__(self, p: Tensor, inputs: Any = None) -> Columns:
+        """Return the columns of rows by name, n values each.
+
+        Args:
+            p: (n, C) their probabilities.
+            inputs: the raw rows, where remembered rows are shown.
+        """
+        layout = self.layout
+        if self.decoder.answers == "class":
+            columns = self.class_columns(p, self.decoder(p))
+        else:
+            columns = self.set_columns(p, self.decoder.representatives(p))
+        if layout.levels:
+            columns |= self.level_columns(p)
+        if layout.top:
+            numbers, values = self.best_terminals(p)
+            for rank in range(layout.top):
+                codes = self.codes(numbers[:, rank])
+                columns[f"top_{rank + 1}"] = CodedColumn(self.paths, codes)
+                columns[f"top_{rank + 1}_title"] = CodedColumn(self.titles, codes)
+                columns[f"top_{rank + 1}_probability"] = as_doubles(values[:, rank])
+        if layout.scores:
+            scores = zip(self.paths[:-1], as_doubles(p.T), strict=True)
+            columns |= {f"p:{name}": row for name, row in scores}
+        if self.neighbors and inputs is not None:
+            columns |= self.neighbor_columns(inputs)
+        return {name: columns[name] for name in self.names if name in columns}
 
     def codes(self, classes: Tensor) -> NDArray[np.int64]:
         """Return class numbers, -1 for the root, as codes of a column."""
         found: NDArray[np.int64] = classes.remainder(len(self.paths)).cpu().numpy()
         return found
+
+    def class_columns(self, p: Tensor, classes: Tensor) -> Columns:
+        """Return the columns of one class per row; the root has no name and probability 1."""
+        chosen = p.gather(1, classes.clamp_min(0)[:, None]).squeeze(1)
+        codes = self.codes(classes)
+        return {
+            "path": CodedColumn(self.paths, codes),
+            "class": CodedColumn(self.bare, codes),
+            "title": CodedColumn(self.titles, codes),
+            "probability": as_doubles(chosen.masked_fill(classes < 0, 1.0)),
+            "level": CodedColumn(self.levels, codes),
+            "stopped": CodedColumn(self.stopped, codes),
+        }
+
+    def set_columns(self, p: Tensor, chosen: Tensor) -> Columns:
+        """Return the columns of a set of classes per row, joined."""
+        rows = classes_by_row(p, chosen)
+        join = self.label_sep.join
+        return {
+            "path": [join(self.paths[one] for one, _ in row) for row in rows],
+            "class": [join(self.bare[one] for one, _ in row) for row in rows],
+            "title": [join(self.titles[one] for one, _ in row) for row in rows],
+            "probability": [join(f"{value:.6g}" for _, value in row) for row in rows],
+            "level": [join(str(self.levels[one]) for one, _ in row) for row in rows],
+            "stopped": [not row or any(self.stopped[one] for one, _ in row) for row in rows],
+        }
+
+    def level_columns(self, p: Tensor) -> Columns:
+        """Return the classes of the answers at every level, joined where there are several."""
+        decoder, hierarchy = self.decoder, self.decoder.hierarchy
+        columns: Columns = {}
+        if decoder.answers == "class" and hierarchy.is_tree:
+            # The one class per level that lies above the answer, or is the answer: walking up.
+            above = torch.tensor([*hierarchy.structure.first_parents.tolist(), ROOT]).to(p.device)
+            level = torch.tensor(self.levels, device=p.device)
+            here = decoder(p)
+            for place, name in reversed([*enumerate(self.layout.levels, 1)]):
+                found = torch.where(level[here] == place, here, ROOT)
+                codes = self.codes(found)
+                values = as_doubles(p.gather(1, found.clamp_min(0)[:, None]).squeeze(1))
+                absent = (found == ROOT).cpu().numpy()
+                columns[name] = CodedColumn(self.bare, codes)
+                columns[f"{name}_title"] = CodedColumn(self.titles, codes)
+                columns[f"{name}_probability"] = np.ma.masked_array(values, absent)
+                here = torch.where(found == ROOT, here, above[here])
+            return columns
+        closed = decoder.sets(p) if decoder.answers == "class" else decoder(p)
+        rows, join = classes_by_row(p, closed), self.label_sep.join
+        for place, name in enumerate(self.layout.levels, 1):
+            cells = [[one for one in row if self.levels[one[0]] == place] for row in rows]
+            columns[name] = [join(self.bare[c] for c, _ in row) for row in cells]
+            columns[f"{name}_title"] = [join(self.titles[c] for c, _ in row) for row in cells]
+            columns[f"{name}_probability"] = [join(f"{v:.6g}" for _, v in row) for row in cells]
+        return columns
+
+    def best_terminals(self, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (n, top) numbers and scores of the most probable terminal classes."""
+        space = self.pipeline.label_space
+        scores = terminal_scores(p, space).clamp_min(0) if space.has_inner_terminals else p
+        numbers = space.terminal_ids().to(p.device)
+        values, order = scores.index_select(1, numbers).topk(self.layout.top, dim=1)
+        return numbers[order], values
+
+    def long_columns(self, p: Tensor, first: int) -> Columns:
+        """Return one row per input row and class.
+
+        Args:
+            p: (n, C) node probabilities.
+            first: the number of the first input row, from 1.
+        """
+        each = self.layout.top or p.shape[1]
+        if self.layout.top:
+            numbers, values = self.best_terminals(p)
+            codes = self.codes(numbers.flatten())
+        else:
+            values, codes = p, np.tile(np.arange(each), len(p))
+        return {
+            "row": np.arange(first, first + len(p)).repeat(each),
+            "rank": np.tile(np.arange(1, each + 1), len(p)),
+            "path": CodedColumn(self.paths, codes),
+            "class": CodedColumn(self.bare, codes),
+            "title": CodedColumn(self.titles, codes),
+            "level": CodedColumn(self.levels, codes),
+            "probability": as_doubles(values.flatten()),
+        }
+
+    def neighbor_columns(self, inputs: Any) -> Columns:
+        """Return the columns of the remembered rows behind every answer."""
+        found, hierarchy = explain(self.pipeline, inputs, self.neighbors), self.pipeline.hierarchy
+        columns: Columns = {}
+        for rank in range(self.neighbors):
+            name, some = f"neighbor_{rank + 1}", [row[rank] for row in found]
+            columns[f"{name}_id"] = [one.id for one in some]
+            columns[f"{name}_weight"] = [one.weight for one in some]
+            columns[f"{name}_labels"] = [self.label_sep.join(one.labels) for one in some]
+            columns[f"{name}_titles"] = [
+                joined_titles(hierarchy, one.labels, self.label_sep) for one in some
+            ]
+            columns[f"{name}_text"] = [one.text for one in some]
+        return columns
 
 
 def as_doubles(p: Tensor) -> NDArray[np.float64]:
@@ -132,111 +298,23 @@ def as_doubles(p: Tensor) -> NDArray[np.float64]:
     return found
 
 
-def level_columns(
-    p: Tensor, decoder: Decoder, names: ClassNames, levels: Sequence[str], label_sep: str
-) -> Columns:
-    """Return the classes of the answers at every level, joined where there are several."""
-    hierarchy = decoder.hierarchy
-    if decoder.answers == "class" and hierarchy.is_tree:
-        return chain_columns(p, decoder(p), hierarchy, names, levels)
-    closed = decoder.sets(p) if decoder.answers == "class" else decoder(p)
-    depth = hierarchy.levels.tolist()
-    cells: list[list[list[tuple[int, float]]]] = [[[] for _ in levels] for _ in range(len(p))]
-    places = closed.nonzero()
+def classes_by_row(p: Tensor, chosen: Tensor) -> list[list[tuple[int, float]]]:
+    """Return the classes of (n, C) booleans row by row, with their probabilities."""
+    rows: list[list[tuple[int, float]]] = [[] for _ in range(len(chosen))]
+    places = chosen.nonzero()
     values = p[places[:, 0], places[:, 1]].tolist()
     for (row, number), value in zip(places.tolist(), values, strict=True):
-        cells[row][depth[number] - 1].append((number, value))
-    columns: Columns = {}
-    for place, name in enumerate(levels):
-        here = [row[place] for row in cells]
-        columns[name] = [label_sep.join(names.bare[c] for c, _ in one) for one in here]
-        columns[f"{name}_title"] = [label_sep.join(names.titles[c] for c, _ in one) for one in here]
-        columns[f"{name}_probability"] = [
-            label_sep.join(f"{v:.6g}" for _, v in one) for one in here
-        ]
-    return columns
+        rows[row].append((number, value))
+    return rows
 
 
-def chain_columns(
-    p: Tensor, classes: Tensor, hierarchy: Hierarchy, names: ClassNames, levels: Sequence[str]
-) -> Columns:
-    """Return the one class per level that lies above each answer in a tree, or is the answer.
-
-    Args:
-        p: (n, C) node probabilities.
-        classes: (n,) the answers, -1 for the root.
-        hierarchy: the tree.
-        names: what is written of each class.
-        levels: the names of the levels.
-    """
-    above = torch.tensor([*hierarchy.structure.first_parents.tolist(), ROOT], device=p.device)
-    level = torch.tensor(names.levels, device=p.device)
-    columns: Columns = {}
-    here = classes
-    for place, name in reversed([*enumerate(levels, 1)]):
-        found = torch.where(level[here] == place, here, ROOT)
-        codes = names.codes(found)
-        values = as_doubles(p.gather(1, found.clamp_min(0)[:, None]).squeeze(1))
-        columns[name] = CodedColumn(names.bare, codes)
-        columns[f"{name}_title"] = CodedColumn(names.titles, codes)
-        columns[f"{name}_probability"] = np.ma.masked_array(values, (found == ROOT).cpu().numpy())
-        here = torch.where(found == ROOT, here, above[here])
-    return columns
-
-
-def best_terminals(p: Tensor, pipeline: Pipeline, count: int) -> tuple[Tensor, Tensor]:
-    """Return (n, count) numbers and scores of the most probable terminal classes."""
-    space = pipeline.label_space
-    scores = terminal_scores(p, space).clamp_min(0) if space.has_inner_terminals else p
-    numbers = space.terminal_ids().to(p.device)
-    values, order = scores.index_select(1, numbers).topk(count, dim=1)
-    return numbers[order], values
-
-
-def top_columns(p: Tensor, pipeline: Pipeline, names: ClassNames, count: int) -> Columns:
-    """Return the most probable terminal classes, the best first."""
-    numbers, values = best_terminals(p, pipeline, count)
-    columns: Columns = {}
-    for rank in range(count):
-        codes = names.codes(numbers[:, rank])
-        columns[f"top_{rank + 1}"] = CodedColumn(names.paths, codes)
-        columns[f"top_{rank + 1}_title"] = CodedColumn(names.titles, codes)
-        columns[f"top_{rank + 1}_probability"] = as_doubles(values[:, rank])
-    return columns
-
-
-def score_columns(p: Tensor, hierarchy: Hierarchy) -> Columns:
-    """Return the probabilities of every class."""
-    return {f"p:{name}": row for name, row in zip(hierarchy.names, as_doubles(p.T), strict=True)}
-
-
-def long_columns(
-    p: Tensor, pipeline: Pipeline, names: ClassNames, layout: Layout, first: int
-) -> Columns:
-    """Return one row per input row and class.
-
-    Args:
-        p: (n, C) node probabilities.
-        pipeline: the model.
-        names: what is written of each class.
-        layout: the best classes or all of them.
-        first: the number of the first input row, from 1.
-    """
-    each = layout.top or len(pipeline.hierarchy)
-    if layout.top:
-        numbers, p = best_terminals(p, pipeline, layout.top)
-        codes = names.codes(numbers.flatten())
-    else:
-        codes = np.tile(np.arange(each), len(p))
-    return {
-        "row": np.arange(first, first + len(p)).repeat(each),
-        "rank": np.tile(np.arange(1, each + 1), len(p)),
-        "path": CodedColumn(names.paths, codes),
-        "class": CodedColumn(names.bare, codes),
-        "title": CodedColumn(names.titles, codes),
-        "level": CodedColumn(names.levels, codes),
-        "probability": as_doubles(p.flatten()),
-    }
+def first_classes(p: Tensor, decoder: Decoder) -> list[str | None]:
+    """Return the class of each answer, of a set the first one; None where there is none."""
+    names = decoder.hierarchy.names
+    if decoder.answers == "class":
+        return [names[one] if one >= 0 else None for one in decoder(p).tolist()]
+    rows = classes_by_row(p, decoder.representatives(p))
+    return [names[row[0][0]] if row else None for row in rows]
 
 
 # ---------------------------------------- answer file
@@ -264,7 +342,8 @@ class AnswerFile:
         self._append = append
         self._kept = kept
         self._escape = escape
-        self._values: dict[int, Checked] = {}
+        # By identity of the values of coded columns: these, which are formulas, and all escaped.
+        self._values: dict[int, tuple[Any, NDArray[np.bool_], list[Any]]] = {}
         self.rows = self.stopped = self.unanswered = self.formulas = 0
 
     def append(self, columns: Mapping[str, Sequence[Any]], kept: Mapping[str, Any]) -> None:
@@ -279,56 +358,31 @@ class AnswerFile:
         if "stopped" in columns:
             self.rows += len(columns["stopped"])
             self.stopped += int(np.sum(columns["stopped"]))
-            self.unanswered += count_empty(columns["path"])
+            paths = columns["path"]
+            if isinstance(paths, CodedColumn):  # the root is the last of the values
+                self.unanswered += int(np.count_nonzero(paths.codes == len(paths.values) - 1))
+            else:
+                self.unanswered += sum(not path for path in paths)
         elif "row" in columns:  # several rows per row of the input
             self.rows += int(columns["row"][-1] - columns["row"][0]) + 1
 
     def _checked(self, cells: Sequence[Any]) -> Sequence[Any]:
-        if isinstance(cells, CodedColumn):
-            return self._checked_codes(cells)
+        """Count the formulas of a column, and escape them where that is asked for."""
+        if isinstance(cells, CodedColumn):  # whose values are checked only once
+            if id(cells.values) not in self._values:
+                values = [escaped(value) for value in cells.values]
+                wrong = np.array([is_formula(value) for value in cells.values], dtype=bool)
+                self._values[id(cells.values)] = cells.values, wrong, values
+            _, wrong, values = self._values[id(cells.values)]
+            if not wrong.any():
+                return cells
+            self.formulas += int(np.count_nonzero(wrong[cells.codes]))
+            return CodedColumn(values, cells.codes) if self._escape else cells
         if not len(cells) or not isinstance(cells[0], str):
             return cells
-        places = [place for place, cell in enumerate(cells) if is_formula(cell)]
-        self.formulas += len(places)
-        if not self._escape or not places:
-            return cells
-        found = list(cells)
-        for place in places:
-            found[place] = escaped(found[place])
-        return found
-
-    def _checked_codes(self, cells: CodedColumn) -> CodedColumn:
-        """Check the values of a column instead of its cells, and those only once."""
-        known = self._values.setdefault(id(cells.values), Checked(cells.values))
-        if known.formulas is None:
-            return cells
-        self.formulas += int(np.count_nonzero(known.formulas[cells.codes]))
-        return CodedColumn(known.escaped, cells.codes) if self._escape else cells
-
-
-def count_empty(paths: Sequence[str]) -> int:
-    """Return how many answers are no class."""
-    if isinstance(paths, CodedColumn):
-        return int(np.count_nonzero(paths.codes == len(paths.values) - 1))  # the root is the last
-    return sum(not path for path in paths)
-
-
-class Checked:
-    """The values of columns, and which of them are formulas.
-
-    Args:
-        values: the values.
-
-    Attributes:
-        formulas: a boolean for each value; None where none is a formula.
-        escaped: the values as they are written.
-    """
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self.values = values  # held, so that their identity stays theirs
-        found = [is_formula(value) for value in values]
-        self.formulas = np.array(found) if any(found) else None
-        self.escaped = [escaped(value) for value in values]
+        count = sum(map(is_formula, cells))
+        self.formulas += count
+        return [escaped(cell) for cell in cells] if self._escape and count else cells
 
 
 @contextmanager
@@ -393,21 +447,15 @@ def escaped(cell: str) -> str:
 
 
 def as_texts(cells: Any) -> list[str]:
-    """Return the cells of an input column as exact texts."""
+    """Return the cells of an input column as texts from which they can be read back."""
     values = cells.to_pylist() if hasattr(cells, "to_pylist") else cells
-    return [exact(value) for value in values]
-
-
-def exact(value: Any) -> str:
-    """Return a value as text from which it can be read back; nothing where it is missing."""
-    if value is None:
-        return ""
-    return ("false", "true")[value] if isinstance(value, bool) else str(value)
+    words = {None: "", False: "false", True: "true"}
+    return [words[one] if one is None or isinstance(one, bool) else str(one) for one in values]
 
 
 # ---------------------------------------- input columns
 
-ANSWER = ("id", "path", "class", "title", "probability", "level", "stopped")
+RESERVED = {"id", "title", *NAMES}  # columns of an answer
 
 
 def known_columns(pipeline: Pipeline) -> dict[str, Any]:
@@ -454,6 +502,13 @@ def level_column_names(pipeline: Pipeline) -> list[str]:
     """Return how the column of every level is called in answers: as in training, or by number."""
     depth = pipeline.hierarchy.depth
     named = named_levels(pipeline.config, depth)
-    if named and not {*named} & {*ANSWER}:
+    if named and not {*named} & RESERVED:
         return named
     return [f"level_{level}" for level in range(1, depth + 1)]
+
+
+def label_sep_of(pipeline: Pipeline, given: str | None = None) -> str:
+    """Return what joins several labels: given, or as in training."""
+    known: str | None = pipeline.config.get("columns", {}).get("label_sep", ";")
+    found = given or known
+    return ";" if found in ("none", None) else found

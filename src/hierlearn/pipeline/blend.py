@@ -62,6 +62,7 @@ from hierlearn.training.blending import (
     seeds_of,
     select,
 )
+from hierlearn.training.inference import batches_of, memorize, run_network
 from hierlearn.training.prepare import (
     Prepared,
     PrepareOptions,
@@ -72,7 +73,6 @@ from hierlearn.training.prepare import (
     resolve_backbone,
     split_rows,
 )
-from hierlearn.training.probabilities import memorize, network_outputs
 from hierlearn.training.processes import Processes, find_device
 from hierlearn.training.progress import Overall, Progress, progress_bar
 from hierlearn.training.settings import Settings
@@ -507,7 +507,6 @@ def assemble(
     )
 
 
-@torch.no_grad()
 def predict_answers(
     prepared: Prepared, dataset: Dataset, answers: Sequence[str]
 ) -> dict[str, Tensor]:
@@ -520,14 +519,16 @@ def predict_answers(
     """
     labels = Labels(dataset.labels, dataset.hierarchy)
     rows = make_rows(dataset.inputs, prepared.preprocessor, labels, prepared.rows.device)
-    parts: dict[str, list[Tensor]] = {name: [] for name in answers}
-    for found in network_outputs(prepared.network, rows, BATCH):
-        for name in answers:
-            output = read_output(
-                found, prepared.link, overrides_link=prepared.overrides_link, answer=name
-            )
-            parts[name].append(output.mean().probabilities.half().cpu())
-    return {name: torch.cat(some) for name, some in parts.items()}
+
+    def compute(x: Any) -> list[Tensor]:
+        found, link, overrides = prepared.network(x), prepared.link, prepared.overrides_link
+        outputs = (
+            read_output(found, link, overrides_link=overrides, answer=name) for name in answers
+        )
+        return [output.mean().probabilities.half().cpu() for output in outputs]
+
+    parts = zip(*run_network(prepared.network, compute, batches_of(rows, BATCH)), strict=True)
+    return {name: torch.cat(some) for name, some in zip(answers, parts, strict=True)}
 
 
 # ---------------------------------------- a training on a worker

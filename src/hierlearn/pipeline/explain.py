@@ -28,13 +28,7 @@ from hierlearn.memory.search import nearest
 from hierlearn.networks.blend import is_blend, memory_shares
 from hierlearn.networks.memories import embed, embeddings_of, memory_heads, neighbors_of, remembered
 from hierlearn.networks.network import AVERAGE
-from hierlearn.pipeline.inference import (
-    filled_tile,
-    in_order,
-    one_core_each,
-    tile_size,
-    worker_count,
-)
+from hierlearn.training.inference import filled_tile, one_core_each, run_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,12 +111,11 @@ def most_neighbors(pipeline: Pipeline) -> int:
     return min(heads[name][0].neighbors for name in shares_of(pipeline))
 
 
-@torch.no_grad()
 def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
     """Yield, for every row of a tile, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
     network, shares = pipeline.network, shares_of(pipeline)
-    read, size = pipeline.rows(inputs), tile_size(pipeline)
+    read, size = pipeline.rows(inputs), pipeline.tile_size
     queries = embed(network, read if size is None else filled_tile(read, 0, size))
     weighed, numbered = [], []
     for name, share in shares.items():
@@ -151,16 +144,16 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
     rows = rows_of(pipeline)
     shares_of(pipeline)  # raises where no memory answers
     pipeline.network.eval()
-    size = tile_size(pipeline) or BATCH
+    size = pipeline.tile_size or BATCH
 
-    def explained(begin: int) -> list[list[Evidence]]:
-        found = neighbor_weights(pipeline, inputs[begin : begin + size])
+    def explained(tile: Any) -> list[list[Evidence]]:
+        found = neighbor_weights(pipeline, tile)
         return [evidence(rows, weights[:count], numbers[:count]) for weights, numbers in found]
 
-    begins = range(0, count_rows(inputs), size)
-    workers = worker_count(pipeline)
-    with one_core_each() if tile_size(pipeline) else nullcontext():
-        return [row for tile in in_order(explained, begins, workers) for row in tile]
+    tiles = (inputs[begin : begin + size] for begin in range(0, count_rows(inputs), size))
+    with one_core_each if pipeline.tile_size else nullcontext():
+        found = run_network(pipeline.network, explained, tiles, threads=pipeline.worker_count)
+        return [row for tile in found for row in tile]
 
 
 def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:
@@ -196,7 +189,6 @@ def kneighbors(
     most = len(rows) - (inputs is None)
     if not 1 <= count <= most:
         raise HierlearnError(f"n_neighbors must lie between 1 and {most:,}, not {count}")
-    pipeline.network.eval()
     heads = memory_heads(pipeline.network)
     shares = answering_memories(pipeline.network, pipeline.answer)
     name = max(shares, key=lambda one: shares[one]) if shares else next(iter(heads))
@@ -212,10 +204,13 @@ def kneighbors(
     total = count_rows(inputs)
     if not total:
         return np.zeros((0, count)), np.zeros((0, count), dtype=np.int64)
-    parts = []
-    for begin in range(0, total, BATCH):
-        batch = embed(pipeline.network, pipeline.rows(inputs[begin : begin + BATCH]))[name]
-        parts.append(nearest(side_by_side(batch, distance), held, count, distance))
+
+    def nearest_rows(batch: Any) -> tuple[Tensor, Tensor]:
+        found = embed(pipeline.network, pipeline.rows(batch))[name]
+        return nearest(side_by_side(found, distance), held, count, distance)
+
+    batches = (inputs[begin : begin + BATCH] for begin in range(0, total, BATCH))
+    parts = [*run_network(pipeline.network, nearest_rows, batches)]
     distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
     return distances.astype(np.float64), index
 

@@ -59,7 +59,7 @@ from hierlearn.pipeline.memory_files import (
 )
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.seen_rows import ROWS_FILE, row_digests
-from hierlearn.training.probabilities import BATCH, encode_batches
+from hierlearn.training.inference import BATCH, encode_batches
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -264,7 +264,7 @@ def described(service: Service, kind: type[Rows], most: int, *codes: int) -> dic
         space = model.pipeline.label_space
         example["labels"] = [space.hierarchy.names[int(space.terminals[0])]]
     else:
-        names = model.decision(Options()).names
+        names = model.formatter(Options()).names
         own: dict[str, Any] = {
             name: dict(zip(("type", "description"), ANSWERS[name], strict=True)) for name in names
         }
@@ -480,7 +480,7 @@ class Paths:
 
         def read(body: Any, columns: Columns) -> list[Question]:
             options, count = body.options(), getattr(body, "count", None) or 3
-            model.decision(options)  # raises on what the model cannot do
+            model.formatter(options)  # raises on what the model cannot do
             return [Question(model, one, count) for one in pieces(columns, options, batch)]
 
         parts, rows = await self._read(request, kind, most, read)

@@ -155,7 +155,7 @@ class FrameModel:
         model, options = self.model, read_params(params or {})
         columns = self.columns(model_input)
         count, size = len(next(iter(columns.values()))), model.pipeline.batch_size()
-        answers: dict[str, list[Any]] = {name: [] for name in model.decision(options).names}
+        answers: dict[str, list[Any]] = {name: [] for name in model.formatter(options).names}
         for begin in range(0, count, size):
             some = {name: cells[begin : begin + size] for name, cells in columns.items()}
             p = model.pipeline.probabilities(model.inputs.chunk(some, begin).inputs)
@@ -275,12 +275,12 @@ def signature_of(model: ServedModel) -> Any:
             return ColSpec(schema.AnyType(), name)
         return ColSpec(DataType[TYPES.get(kind, "string")], name)
 
-    decoder = model.decision(Options()).decoder
+    decoder = model.formatter(Options()).decoder
     of_sets = {} if decoder.answers == "class" else {"probability": "string", "level": "string"}
     types = {"probability": "double", "level": "long", "stopped": "boolean", **of_sets}
     answers = [
         ColSpec(DataType[types.get(name, "string")], name)
-        for name in model.decision(Options()).names
+        for name in model.formatter(Options()).names
     ]
     params = [
         ParamSpec("top", "long", 0),

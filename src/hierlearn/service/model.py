@@ -19,15 +19,14 @@ from hierlearn.hierarchy.names import joined_titles
 from hierlearn.memory import Remembered
 from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.pipeline.answers import (
-    ClassNames,
+    AnswerFormatter,
     Layout,
+    first_classes,
+    label_sep_of,
     level_column_names,
-    level_columns,
-    top_columns,
 )
 from hierlearn.pipeline.evaluate import predictions
 from hierlearn.pipeline.explain import explain, has_parts, reasons
-from hierlearn.pipeline.predict import answer_names, answers, first_classes
 from hierlearn.pipeline.remember import Growth, remember
 from hierlearn.service.rows import Inputs
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.datasets import Dataset
-    from hierlearn.decoding import Decoder
     from hierlearn.metrics.answers import Answers
     from hierlearn.pipeline import Pipeline
     from hierlearn.service.rows import Columns
@@ -62,21 +60,6 @@ class Options:
     decoder: str | None = None
     threshold: float | None = None
     risk: float | None = None
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How the options of a request are met.
-
-    Attributes:
-        decoder: how to decide.
-        layout: which columns stand beside an answer.
-        names: of all columns.
-    """
-
-    decoder: Decoder
-    layout: Layout
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -109,23 +92,20 @@ class ServedModel:
     def __init__(self, pipeline: Pipeline, calibration: Dataset | None = None) -> None:
         self.pipeline, self.calibration = pipeline, calibration
         self.inputs = Inputs.of(pipeline)
-        known = pipeline.config.get("columns", {})
-        given = known.get("label_sep", ";")
-        self.label_sep = ";" if given in ("none", None) else given
-        self.classes = ClassNames(pipeline.label_space)
-        self._decisions: dict[Options, Decision] = {}
+        self.label_sep = label_sep_of(pipeline)
+        self._formatters: dict[Options, AnswerFormatter] = {}
         self._lock = threading.Lock()
         self._hierarchy: bytes | None = None
         pipeline.network.eval()
 
     # ------------------------------------------------------------------ predicting
 
-    def decision(self, options: Options) -> Decision:
-        """Return how options are met; raise on those that the model cannot meet."""
+    def formatter(self, options: Options) -> AnswerFormatter:
+        """Return what makes the answers to options; raise on those that the model cannot meet."""
         with self._lock:
-            decision = self._decisions.get(options)
-        if decision is not None:
-            return decision
+            formatter = self._formatters.get(options)
+        if formatter is not None:
+            return formatter
         pipeline = self.pipeline
         if options.risk is None:
             more = {} if options.threshold is None else {"threshold": options.threshold}
@@ -144,12 +124,12 @@ class ServedModel:
             decoder = decoder.calibrate(rows.p, rows.targets, options.risk)
         layout = Layout(level_column_names(pipeline) if options.by_level else (), options.top)
         layout.check(pipeline)
-        decision = Decision(decoder, layout, (*answer_names(pipeline), *layout.names(pipeline)))
+        formatter = AnswerFormatter(pipeline, decoder, self.label_sep, layout)
         with self._lock:
-            while len(self._decisions) >= MOST_KEPT:
-                self._decisions.pop(next(iter(self._decisions)))
-            self._decisions[options] = decision
-        return decision
+            while len(self._formatters) >= MOST_KEPT:
+                self._formatters.pop(next(iter(self._formatters)))
+            self._formatters[options] = formatter
+        return formatter
 
     @cached_property
     def calibrating(self) -> Answers:
@@ -166,14 +146,7 @@ class ServedModel:
 
     def columns(self, p: Tensor, options: Options) -> dict[str, list[Any]]:
         """Return the answers to (n, C) probabilities as columns of plain values."""
-        own = self.decision(options)
-        columns = answers(p, own.decoder, self.pipeline, self.label_sep, self.classes)
-        if own.layout.levels:
-            levels = own.layout.levels
-            columns |= level_columns(p, own.decoder, self.classes, levels, self.label_sep)
-        if own.layout.top:
-            columns |= top_columns(p, self.pipeline, self.classes, own.layout.top)
-        return {name: plain(columns[name]) for name in own.names}
+        return {name: plain(cells) for name, cells in self.formatter(options)(p).items()}
 
     def predict(self, tasks: Sequence[Task]) -> list[list[dict[str, Any]]]:
         """Return the answers of all tasks, one object per row, computed as one batch."""
@@ -226,7 +199,7 @@ class ServedModel:
         evidence: list[list[dict[str, Any]]]
         if not self.has_memory and has_parts(self.pipeline):
             name = "parts"
-            chosen = first_classes(p, self.decision(task.options).decoder)
+            chosen = first_classes(p, self.formatter(task.options).decoder)
             every = reasons(self.pipeline, chunk.inputs, chosen, count)
             evidence = [[vars(one) for one in own] for own in every]
         else:

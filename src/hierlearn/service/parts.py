@@ -32,7 +32,6 @@ from hierlearn.files.writing import (
 from hierlearn.pipeline import memory_files
 from hierlearn.pipeline.answers import answer_file
 from hierlearn.pipeline.folder import FILES, digest
-from hierlearn.pipeline.inference import tile_size
 from hierlearn.service.engine import Job
 
 if TYPE_CHECKING:
@@ -328,7 +327,7 @@ def even_rows(pipeline: Pipeline, rows: int) -> int:
         pipeline: the model.
         rows: about how many.
     """
-    batch = 1 if tile_size(pipeline) else pipeline.batch_size()
+    batch = 1 if pipeline.tile_size else pipeline.batch_size()
     return max(1, rows // batch) * batch
 
 

@@ -37,7 +37,7 @@ from hierlearn.training.checkpoint import (
     restore_optimizer,
     split_parts,
 )
-from hierlearn.training.probabilities import memorize, non_finite_member
+from hierlearn.training.inference import memorize, non_finite_member
 from hierlearn.training.processes import Processes, is_loss, lost
 from hierlearn.training.rows import CandidateSampler
 from hierlearn.training.seeding import derive

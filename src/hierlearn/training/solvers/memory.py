@@ -14,7 +14,7 @@ import torch
 from hierlearn.errors import HierlearnError, arg
 from hierlearn.memory.compare import best_scale
 from hierlearn.networks.memories import memory_heads
-from hierlearn.training.probabilities import memorize
+from hierlearn.training.inference import memorize
 from hierlearn.training.solvers.solver import fit_at_once
 
 if TYPE_CHECKING:

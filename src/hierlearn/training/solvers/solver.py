@@ -22,7 +22,7 @@ from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import member_state, members_of
 from hierlearn.training.checkpoint import check_shapes, split_parts
-from hierlearn.training.probabilities import member_probabilities
+from hierlearn.training.inference import member_probabilities
 from hierlearn.training.solvers.timeline import Timeline
 
 if TYPE_CHECKING:
