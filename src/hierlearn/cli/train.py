@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets import Dataset
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.run import Beginning
+    from hierlearn.pipeline.run import TrainingStart
 
 
 KINDS = {
@@ -335,7 +335,7 @@ def rows_and_classes(dataset: Dataset) -> str:
 
 
 def write_config(
-    folder: Path, chosen: Mapping[str, Any], beginning: Beginning, dataset: Dataset
+    folder: Path, chosen: Mapping[str, Any], beginning: TrainingStart, dataset: Dataset
 ) -> None:
     """Write run.yaml: the options, and every setting that the recipe and the defaults gave.
 

@@ -60,14 +60,14 @@ from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
 from hierlearn.pipeline.blend import BlendTraining
-from hierlearn.pipeline.calibrate import calibrate
 from hierlearn.pipeline.explain import reasons
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.run import Reporting, describe_run, run
+from hierlearn.pipeline.run import Reporting, describe_run
 from hierlearn.pipeline.seen_rows import note_rows
+from hierlearn.pipeline.train import SingleTraining
 from hierlearn.terminal import print_lines
-from hierlearn.training.prepare import Prepared, PrepareOptions, prepare, summary
+from hierlearn.training.prepare import PrepareOptions, summary
 from hierlearn.training.processes import Processes, processes
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ class FirstRows:
         plan: what to train.
         dataset: the rows.
         form: of their labels.
-        extras: their weights, a module instead of a network by name, classes that may occur.
+        options: their weights, a module instead of a network by name, classes that may occur.
     """
 
     plan: Plan
     dataset: Dataset
     form: LabelFormat
-    extras: PrepareOptions
+    options: PrepareOptions
 
 
 @with_parameters
@@ -167,9 +167,7 @@ class HierarchicalClassifier(
         """
         first = self._read_first(X, y, hierarchy, None, sample_weight)
         with processes(str(self.device or "auto")) as here:
-            if first.plan.effort == "best":
-                return self._fit_blend(here, first)
-            return self._fit_prepared(here, self._prepare(here, first), first)
+            return self._fit_job(self._job(here, first), first.form)
 
     def partial_fit(
         self,
@@ -209,11 +207,14 @@ class HierarchicalClassifier(
             changes = {"patience": None, "effort": "quick", "time_limit": None}
             first = self._read_first(X, y, hierarchy, listing, sample_weight, **changes)
             # What should go on training needs weights, unless a memory is asked for.
-            first = replace(first, extras=replace(first.extras, logits=True))
+            first = replace(first, options=replace(first.options, logits=True))
             with processes(str(self.device or "auto")) as here:
-                prepared = self._prepare(here, first)
-                if candidates_of(prepared.network) is not None:
-                    return self._fit_prepared(here, prepared, first)
+                job = self._job(here, first)
+                assert isinstance(job, SingleTraining)
+                if candidates_of(job.prepared.network) is not None:
+                    return self._fit_job(job, first.form)
+            prepared = job.prepared
+            job.reporting.message(summary(prepared))
             prepared.network.to(here.device)
             pipeline = Pipeline.from_prepared(prepared)
             pipeline.config |= describe_run(prepared, first.dataset, None)
@@ -649,39 +650,33 @@ class HierarchicalClassifier(
         check_same_length(inputs, names)
         return weigh_rows(self.class_weight, names, form, parse_weights(sample_weight, len(names)))
 
-    def _fit_blend(self, here: Processes, first: FirstRows) -> Self:
-        """Train several recipes, and blend them."""
-        if first.extras.network is not None:
+    def _job(self, here: Processes, first: FirstRows) -> SingleTraining | BlendTraining:
+        """Return the training of the first rows; what it chooses is printed where that is asked."""
+        reporting = Reporting(
+            bar=bool(self.verbose),
+            on_message=print_lines if self.verbose else None,
+        )
+        rows, plan, options = first.dataset, first.plan, first.options
+        if plan.effort != "best":
+            return SingleTraining(rows, plan, here, options.weights, reporting, options)
+        if options.network is not None:
             raise HierlearnError(
                 "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
             )
-        reporting = Reporting(
-            bar=bool(self.verbose), on_message=print_lines if self.verbose else None
-        )
-        job = BlendTraining(first.dataset, first.plan, here, first.extras.weights, reporting)
-        pipeline = job.run()
-        note_rows(pipeline, first.dataset, job.rows, job.held_out)
-        self._set_pipeline(pipeline, first.form, None)
-        self.history_ = []
-        return self
+        return BlendTraining(rows, plan, here, options.weights, reporting)
 
-    def _prepare(self, here: Processes, first: FirstRows) -> Prepared:
-        """Prepare what is trained on the first rows."""
-        prepared = prepare(first.dataset, first.plan, here.device, first.extras)
-        if self.verbose and here.writes:
-            print_lines(summary(prepared))
-        return prepared
-
-    def _fit_prepared(self, here: Processes, prepared: Prepared, first: FirstRows) -> Self:
+    def _fit_job(self, job: SingleTraining | BlendTraining, form: LabelFormat) -> Self:
         """Train to the end."""
         records: list[dict[str, Any]] = []
-        reporting = Reporting(bar=bool(self.verbose), on_epoch=records.append)
-        fitted = run(prepared, here, reporting=reporting)
-        pipeline = Pipeline.from_prepared(prepared)
-        pipeline.config |= describe_run(prepared, first.dataset, fitted)
-        calibrate(pipeline, prepared, first.dataset, here, first.extras.weights, reporting)
-        note_rows(pipeline, first.dataset, prepared.trained, prepared.held_out)
-        self._set_pipeline(pipeline, first.form, IncrementalState.from_training(prepared, fitted))
+        job.reporting = replace(job.reporting, on_epoch=records.append)
+        pipeline = job.run()
+        note_rows(pipeline, job.dataset, job.rows, job.held_out)
+        state = None
+        if isinstance(job, SingleTraining):
+            assert job.fitted is not None
+            settings = job.prepared.decision.settings
+            state = IncrementalState(job.prepared.loss, settings, job.fitted.optimizer)
+        self._set_pipeline(pipeline, form, state)
         self.history_ = records
         return self
 

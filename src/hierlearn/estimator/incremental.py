@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hierlearn.losses.joint import JointLoss
     from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
-    from hierlearn.training.prepare import Prepared
-    from hierlearn.training.solvers import Fitted
 
 
 @dataclass
@@ -55,11 +53,6 @@ class IncrementalState:
     settings: Settings
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     calls: int = 0
-
-    @classmethod
-    def from_training(cls, prepared: Prepared, fitted: Fitted) -> Self:
-        """Keep the loss and the optimizer of a training that has ended."""
-        return cls(prepared.loss, prepared.decision.settings, fitted.optimizer)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:

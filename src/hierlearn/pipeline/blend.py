@@ -46,7 +46,7 @@ from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.pipeline.run import Beginning, Job, Reporting, check_identity, describe_run, run
+from hierlearn.pipeline.run import Job, Reporting, TrainingStart, check_identity, describe_run, run
 from hierlearn.training.blending import (
     FOLD_SEEDS,
     Clock,
@@ -168,7 +168,7 @@ class BlendTraining(Job):
         if out is not None and self.here.world == 1:  # several processes begin again
             self.results = begin_results(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
-            self.reporting.on_prepared(Beginning(self.label_space, self.settings, text))
+            self.reporting.on_prepared(TrainingStart(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
         per_part = len(self.held) * UNIT + seeds_of(self.plan) * UNIT // FOLD_SEEDS
         with progress_bar("effort best", len(found) * per_part, show=shown) as progress:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class TrainingStart:
     """What is known of a training before its first step.
 
     Attributes:
@@ -73,7 +73,7 @@ class Reporting:
     """
 
     on_message: Callable[[str], None] | None = None
-    on_prepared: Callable[[Beginning], None] | None = None
+    on_prepared: Callable[[TrainingStart], None] | None = None
     on_epoch: Callable[[dict[str, Any]], None] | None = None
     on_step: Callable[[int, int], None] | None = None
     timeline: Timeline | None = None
@@ -219,7 +219,9 @@ def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[st
         )
     if stored["data"] != now["data"]:
         raise CheckpointError(f"{path} was trained on other rows; train again in another folder")
-    before, after = flat(stored["plan"]), flat(now["plan"])
+    before, after = (  # the settings among the plan's own values
+        {**one["plan"], **one["plan"]["settings"], "settings": None} for one in (stored, now)
+    )
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             raise CheckpointError(
@@ -228,25 +230,16 @@ def check_identity(path: Path, stored: Mapping[str, Any] | None, now: Mapping[st
             )
 
 
-def flat(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan with its settings among its own values."""
-    return {**{k: v for k, v in plan.items() if k != "settings"}, **plan["settings"]}
-
-
-def describe_inputs(prepared: Prepared, dataset: Dataset) -> str:
-    """Return what the model reads, for its card."""
-    if dataset.is_text:
-        return "text"
-    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
-    if dataset.kind == "images":
-        return columns or "images"
-    return columns or plural(prepared.rows.inputs.shape[1], "number")
-
-
 def describe_run(prepared: Prepared, dataset: Dataset, fitted: Fitted | None) -> dict[str, Any]:
     """Return the configuration of a model about its training; ``fitted`` is None before it."""
     decision = prepared.decision
     recipe, patience = decision.recipe, decision.settings.patience
+    columns = "" if prepared.preprocessor is None else prepared.preprocessor.summary()
+    if dataset.is_text:
+        columns = "text"
+    elif not columns:
+        numbers = dataset.kind != "images"
+        columns = plural(prepared.rows.inputs.shape[1], "number") if numbers else "images"
     return {
         "name": dataset.name or "model",
         "license": None,
@@ -255,7 +248,7 @@ def describe_run(prepared: Prepared, dataset: Dataset, fitted: Fitted | None) ->
             "source": dataset.source,
             "training_rows": len(prepared.rows),
             "validation_rows": len(prepared.valid or ()),
-            "inputs": describe_inputs(prepared, dataset),
+            "inputs": columns,
         },
         "feature_names": list(dataset.feature_names),
         "recipe": {

@@ -27,9 +27,9 @@ from hierlearn.pipeline.folder import (
 )
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import (
-    Beginning,
     Job,
     Reporting,
+    TrainingStart,
     check_identity,
     describe_run,
     run,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
+    from hierlearn.training.solvers import Fitted
 
 
 def train(
@@ -81,11 +82,11 @@ def train(
         if out is not None and resume and here.writes:
             complete_swap(out)
         here.wait()
-        job: Single | BlendTraining
+        job: SingleTraining | BlendTraining
         if plan.effort == "best":
             job = BlendTraining(dataset, plan, here, weights, reporting)
         else:
-            job = Single(dataset, plan, here, weights, reporting)
+            job = SingleTraining(dataset, plan, here, weights, reporting)
         if out is not None and resume and is_finished(out):
             config = read_config(out)
             check_identity(out, config.get("training", {}).get("run"), job.identity())
@@ -117,12 +118,20 @@ def train(
 
 
 @dataclass
-class Single(Job):
-    """The training of one recipe, with one network or several that differ by seed."""
+class SingleTraining(Job):
+    """The training of one recipe, with one network or several that differ by seed.
+
+    Attributes:
+        options: what ``prepare`` takes beside the dataset and the plan.
+        fitted: how it ended.
+    """
+
+    options: PrepareOptions | None = None
+    fitted: Fitted | None = None
 
     def __post_init__(self) -> None:
-        extras = PrepareOptions(weights=self.weights)
-        self.prepared = prepare(self.dataset, self.plan, self.here.device, extras)
+        options = self.options or PrepareOptions(weights=self.weights)
+        self.prepared = prepare(self.dataset, self.plan, self.here.device, options)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -144,18 +153,18 @@ class Single(Job):
         """Return what must be equal where this training is resumed."""
         return run_identity(self.prepared)
 
-    def run(self, out: Path | None, *, resume: bool) -> Pipeline:
+    def run(self, out: Path | None = None, *, resume: bool = False) -> Pipeline:
         """Train, and return the pipeline."""
+        one, reporting = self.prepared, self.reporting
         if self.here.writes:
-            self.reporting.message(summary(self.prepared))
-            if self.reporting.on_prepared is not None:
-                one = self.prepared
-                beginning = Beginning(one.label_space, one.decision.settings, summary(one))
-                self.reporting.on_prepared(beginning)
-        fitted = run(self.prepared, self.here, out, resume=resume, reporting=self.reporting)
-        pipeline = Pipeline.from_prepared(self.prepared)
-        pipeline.config |= describe_run(self.prepared, self.dataset, fitted)
-        calibrate(pipeline, self.prepared, self.dataset, self.here, self.weights, self.reporting)
+            reporting.message(summary(one))
+            if reporting.on_prepared is not None:
+                start = TrainingStart(one.label_space, one.decision.settings, summary(one))
+                reporting.on_prepared(start)
+        self.fitted = run(one, self.here, out, resume=resume, reporting=reporting)
+        pipeline = Pipeline.from_prepared(one)
+        pipeline.config |= describe_run(one, self.dataset, self.fitted)
+        calibrate(pipeline, one, self.dataset, self.here, self.weights, reporting)
         return pipeline
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from hierlearn.pipeline.run import Beginning
+    from hierlearn.pipeline.run import TrainingStart
 
 PACKAGES = ("hierlearn", "torch", "numpy", "scipy", "safetensors", "pandas")
 TYPES = {"number": "double", "image": "binary"}  # of columns; others are texts
@@ -339,7 +339,7 @@ class Tracker:
         """Return callbacks that also log; those of ``reporting`` are called first."""
         own = reporting or Reporting()
 
-        def on_prepared(beginning: Beginning) -> None:
+        def on_prepared(beginning: TrainingStart) -> None:
             if own.on_prepared is not None:
                 own.on_prepared(beginning)
             self.log_beginning(beginning)
@@ -351,7 +351,7 @@ class Tracker:
 
         return replace(own, on_prepared=on_prepared, on_epoch=on_epoch)
 
-    def log_beginning(self, beginning: Beginning) -> None:
+    def log_beginning(self, beginning: TrainingStart) -> None:
         """Log the settings of a training."""
         values = {
             name: str(value)[:LONGEST] for name, value in beginning.settings.to_dict().items()
