@@ -29,7 +29,6 @@ from hierlearn.estimator.inputs import (
     as_trained,
     check_learned,
     check_own_network,
-    check_same_length,
     gather,
     input_attributes,
     parse_weights,
@@ -647,7 +646,8 @@ class HierarchicalClassifier(
         """Return the weights of rows times those of their classes."""
         if self.class_weight is None:
             return sample_weight
-        check_same_length(inputs, names)
+        if count_rows(inputs) != len(names):
+            raise DataError(f"inputs have {count_rows(inputs)} rows but labels have {len(names)}")
         return weigh_rows(self.class_weight, names, form, parse_weights(sample_weight, len(names)))
 
     def _job(self, here: Processes, first: FirstRows) -> SingleTraining | BlendTraining:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from hierlearn.datasets.dataset import Dataset, count_rows
+from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.tables.table import is_frame, is_numeric, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
@@ -31,16 +31,13 @@ def as_texts(X: Any) -> list[str] | None:
     if not isinstance(X, (list, tuple)):
         kind = getattr(getattr(X, "dtype", None), "kind", "O")
         shape = getattr(X, "shape", ())
-        if kind in NUMERIC or not (len(shape) == 1 or (isinstance(X, np.ndarray) and is_column(X))):
+        # An array may be (N, 1), such as the one text column of a frame.
+        is_column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1
+        if kind in NUMERIC or not (len(shape) == 1 or is_column):
             return None
         X = X.ravel() if len(shape) == 2 else X
     rows = list(X)
     return rows if any(isinstance(row, str) for row in rows) else None
-
-
-def is_column(X: NDArray[Any]) -> bool:
-    """Whether an array is (N, 1), such as the one text column of a frame."""
-    return X.ndim == 2 and X.shape[1] == 1
 
 
 def as_csr(X: Any) -> Any:
@@ -146,13 +143,6 @@ def parse_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
     if not found.any():
         raise DataError("sample_weight is zero for every row; give at least one row a weight")
     return found
-
-
-def check_same_length(inputs: Any, labels: Sequence[Any]) -> None:
-    """Raise where rows and labels are not as many."""
-    count = count_rows(inputs)
-    if count != len(labels):
-        raise DataError(f"inputs have {count} rows but labels have {len(labels)}")
 
 
 def gather(

@@ -170,7 +170,14 @@ def parse_entries(
             check_numbers(np.asarray([label for _, label in given.labels()]))
         return given
     if shape == "several" or holds_several(entries, sep):
-        return ParsedLabels("several", [several_labels(entry, sep) for entry in entries])
+        rows = []
+        for entry in entries:
+            if not is_list(entry):
+                rows.append([] if has_no_label(entry) else [entry])
+                continue
+            labels = sorted(entry, key=str) if isinstance(entry, SETS) else entry
+            rows.append([sep.join(level_path(x, sep)) if is_list(x) else x for x in labels])
+        return ParsedLabels("several", rows)
     table: list[list[Any]] = []
     for number, entry in enumerate(entries):
         if not is_list(entry) and not has_no_label(entry):
@@ -182,8 +189,8 @@ def parse_entries(
         table.append(list(entry) if is_list(entry) else [])
     columns = max(1, *map(len, table))
     padded = [row + [None] * (columns - len(row)) for row in table]
-    if columns > 1:
-        check_no_indicators(as_array(table))
+    if columns > 1 and padded == table:
+        check_no_indicators(np.asarray(table))
     return replace(parse_levels(padded, columns, sep), listed=True)
 
 
@@ -210,20 +217,6 @@ def holds_several(entries: Sequence[Any] | NDArray[Any], sep: str) -> bool:
                 f"one path by levels, a set holds several labels; give sets for all rows"
             )
     return True
-
-
-def several_labels(entry: Any, sep: str) -> list[Any]:
-    """Return the labels of a row that may have several."""
-    if not is_list(entry):
-        return [] if has_no_label(entry) else [entry]
-    labels = sorted(entry, key=str) if isinstance(entry, SETS) else entry
-    return [sep.join(level_path(one, sep)) if is_list(one) else one for one in labels]
-
-
-def as_array(table: list[list[Any]]) -> NDArray[Any]:
-    """Return rows of equal length as an array; an empty one where they differ."""
-    even = len({len(row) for row in table}) == 1
-    return np.asarray(table) if even else np.empty((0, 2), dtype=object)
 
 
 def is_list(entry: object) -> bool:
@@ -278,20 +271,6 @@ def parse_levels(table: list[Any], columns: int, sep: str) -> ParsedLabels:
     if gaps:
         warn_of_gaps("y", len(gaps), f"row {gaps[0][0]}", gaps[0][1])
     return ParsedLabels("levels", rows, cells, columns)
-
-
-def check_listed(given: ParsedLabels, hierarchy: Hierarchy) -> None:
-    """Raise on a list that is no path of a hierarchy, such as one of several labels."""
-    for row, path in given.labels():
-        if path not in hierarchy:
-            names = [given.cells.get(name, name) for name in path.split(hierarchy.sep)]
-            hint = f"known are {quoted(hierarchy.names, most=3)}"
-            if len(names) > 1 and all(name in hierarchy for name in names):
-                hint = f"for several labels give a set, {{{', '.join(map(repr, names))}}}"
-            raise LabelError(
-                f"row {row}: the list {names} is one path by levels, and {path!r} is no "
-                f"class of the hierarchy; {hint}"
-            )
 
 
 def name_of(label: Any) -> str:
@@ -352,9 +331,21 @@ class LabelFormat:
                 )
             if numbers:
                 values |= {name_of(label): as_plain(label) for label in labels}
-            hierarchy = infer_hierarchy(labels, numbers, sep)
-        elif given.listed:
-            check_listed(given, hierarchy)
+            names = sorted({name_of(label) if numbers else label for label in labels})
+            warn_of_other_sep(names, sep)
+            hierarchy = Hierarchy.from_paths(names, sep=sep)
+        elif given.listed:  # a list that is no path may be one of several labels
+            for row, path in given.labels():
+                if path in hierarchy:
+                    continue
+                names = [given.cells.get(name, name) for name in path.split(hierarchy.sep)]
+                hint = f"known are {quoted(hierarchy.names, most=3)}"
+                if len(names) > 1 and all(name in hierarchy for name in names):
+                    hint = f"for several labels give a set, {{{', '.join(map(repr, names))}}}"
+                raise LabelError(
+                    f"row {row}: the list {names} is one path by levels, and {path!r} is no "
+                    f"class of the hierarchy; {hint}"
+                )
         dtype = str(np.asarray(labels).dtype) if numbers else "str" if given.plain else "object"
         class_numbers = numbers and not inferred
         return cls(hierarchy, given.shape, inferred, class_numbers, values, dtype, given.columns)
@@ -368,21 +359,18 @@ class LabelFormat:
         """Return the labels of each row as Labels takes them: names, or class numbers."""
         if not given.are_numbers:
             return given.rows
-        if self.numbers:
-            for row, label in given.labels():
+        names, known = self.hierarchy.names, set(self.hierarchy.names)
+        for row, label in given.labels():
+            if self.numbers:
                 if isinstance(label, (bool, np.bool_)) or int(label) != label:
                     raise LabelError(f"row {row}: {label!r} is no class number of the hierarchy")
-            return [
-                [self.hierarchy.names[self.hierarchy.index(int(label))] for label in labels]
-                for labels in given.rows
-            ]
-        known = set(self.hierarchy.names)
-        for row, label in given.labels():
-            if name_of(label) not in known:
+            elif name_of(label) not in known:
                 raise LabelError(
                     f"row {row}: the label {label!r} is none of the {len(known)} classes; name all "
                     f"of them when training begins"
                 )
+        if self.numbers:
+            return [[names[self.hierarchy.index(int(x))] for x in row] for row in given.rows]
         return [[name_of(label) for label in labels] for labels in given.rows]
 
     def class_names(self, given: ParsedLabels) -> list[list[str]]:
@@ -505,13 +493,6 @@ def check_hierarchy(hierarchy: object) -> None:
         )
 
 
-def infer_hierarchy(labels: Iterable[Any], numbers: bool, sep: str) -> Hierarchy:
-    """Build the tree of all labels: of their paths, or one top class per number."""
-    names = sorted({name_of(label) if numbers else label for label in labels})
-    warn_of_other_sep(names, sep)
-    return Hierarchy.from_paths(names, sep=sep)
-
-
 def as_objects(values: list[Any]) -> NDArray[Any]:
     """Return an object array of values as they are."""
     array = np.empty(len(values), dtype=object)
@@ -587,12 +568,35 @@ def weigh_rows(
     offsets, numbers = Labels(names, form.hierarchy).terminal
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(len(sizes)), sizes)
-    if isinstance(class_weight, Mapping):
-        of_class = inherited(class_weight, form)
+    hierarchy = form.hierarchy
+    of_class = np.ones(len(hierarchy))
+    if isinstance(class_weight, Mapping):  # a class has its own, or that of the nearest one above
+        own: dict[int, float] = {}
+        for label, weight in class_weight.items():
+            try:
+                number = hierarchy.index(class_of(label, form))
+            except LabelError as error:
+                raise LabelError(f"class_weight: {error.message}") from None
+            try:
+                value = float(weight)
+            except (TypeError, ValueError):
+                value = math.nan
+            if not (math.isfinite(value) and value >= 0):
+                raise HierlearnError(
+                    f"class_weight of {label!r} must be at least 0, not {weight!r}"
+                )
+            own[number] = value
+        depth = np.zeros(len(hierarchy), dtype=int)  # the level of the class that a weight is of
+        for number in range(len(hierarchy)):  # parents come before their children
+            above = [int(parent) for parent in hierarchy.parents(number)]
+            if number in own:
+                of_class[number], depth[number] = own[number], hierarchy.levels[number]
+            elif above:
+                deepest = depth[number] = depth[above].max()
+                of_class[number] = np.mean([of_class[p] for p in above if depth[p] == deepest])
     elif isinstance(class_weight, str) and class_weight == "balanced":
-        counts = np.bincount(numbers, weights[rows], minlength=len(form.hierarchy))
+        counts = np.bincount(numbers, weights[rows], minlength=len(hierarchy))
         present = counts > 0
-        of_class = np.ones(len(counts))
         of_class[present] = counts.sum() / (present.sum() * counts[present])
     else:
         raise HierlearnError(
@@ -604,50 +608,9 @@ def weigh_rows(
     return found
 
 
-def inherited(class_weight: Mapping[Any, Any], form: LabelFormat) -> NDArray[np.float64]:
-    """Return (C,) the weight of each class: its own, or that of the nearest named class above."""
-    hierarchy = form.hierarchy
-    own = {}
-    for label, weight in class_weight.items():
-        try:
-            number = hierarchy.index(class_of(label, form))
-        except LabelError as error:
-            raise LabelError(f"class_weight: {error.message}") from None
-        own[number] = checked(label, weight)
-    weights = np.ones(len(hierarchy))
-    depth = np.zeros(len(hierarchy), dtype=int)  # the level of the class that a weight is of
-    for number in range(len(hierarchy)):  # parents come before their children
-        if number in own:
-            weights[number], depth[number] = own[number], hierarchy.levels[number]
-            continue
-        above = [int(parent) for parent in hierarchy.parents(number)]
-        if above:
-            depth[number] = depth[above].max()
-            weights[number] = np.mean([weights[p] for p in above if depth[p] == depth[number]])
-    return weights
-
-
-def checked(label: Any, weight: Any) -> float:
-    """Return a weight; raise unless it is a number of at least 0."""
-    try:
-        value = float(weight)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise HierlearnError(f"class_weight of {label!r} must be at least 0, not {weight!r}")
-    return value
-
-
 # ---------------------------------------- labels that scikit-learn encoded
 
-
 REMEDY = "hierlearn.cross_val_proba(classifier, X, y) gives probabilities fold by fold"
-
-
-REMEDIES = {"cross_val_predict": REMEDY}
-
-
-OTHERWISE = "average networks with ensemble_size=, or blend recipes with effort='best'"
 
 
 def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
@@ -657,49 +620,43 @@ def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
         sep: what joins the names of a path.
         hierarchy_given: whether integers would be read as class numbers of a hierarchy.
     """
-    frames = list(callers())
-    for frame in frames:
-        name, labels = original_labels(frame)
-        paths = [label for label in labels if sep in label]
-        if paths or (labels and hierarchy_given):
-            raise LabelError(
-                f"{name} of scikit-learn replaced the labels by integers ({(paths or labels)[0]!r} "
-                f"and so on), so their taxonomy is lost; {REMEDIES.get(name, OTHERWISE)}"
-            )
-    # In a process of its own what the labels were cannot be seen.
-    names = [frame.f_code.co_name for frame in frames]
-    if "_fit_and_predict" in names and "cross_val_predict" not in names:
-        frame = frames[names.index("_fit_and_predict")]
-        if "proba" in str(frame.f_locals.get("method")):
-            warnings.warn(
-                f"cross_val_predict of scikit-learn replaces labels by integers, so a taxonomy in "
-                f"their names is lost; {REMEDY}",
-                UserWarning,
-                stacklevel=4,
-            )
-
-
-def callers() -> Iterator[FrameType]:
-    """Give the frames of scikit-learn that lead here, the nearest first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("sklearn."):
-            yield frame
-        frame = frame.f_back
-
-
-def original_labels(frame: FrameType) -> tuple[str, list[str]]:
-    """Return who encoded labels in a frame, and the labels in order; none where nobody did."""
     from sklearn.preprocessing import LabelEncoder
 
-    values = frame.f_locals
-    owner = values.get("self", values.get("ensemble"))
-    name = frame.f_code.co_name if owner is None else type(owner).__name__
-    held = [*values.values(), *getattr(owner, "__dict__", {}).values()]
-    if "ensemble" in values:  # of BaggingClassifier, which has no encoder
-        held.append(values["ensemble"])
-    for one in held:
-        is_encoder = isinstance(one, LabelEncoder) or one is values.get("ensemble")
-        if is_encoder and hasattr(one, "classes_"):
-            return name, [str(label) for label in one.classes_]
-    return name, []
+    above: FrameType | None = sys._getframe(1)
+    frames: list[FrameType] = []  # of scikit-learn, the nearest first
+    while above is not None:
+        if str(above.f_globals.get("__name__", "")).startswith("sklearn."):
+            frames.append(above)
+        above = above.f_back
+    for frame in frames:
+        ensemble = frame.f_locals.get("ensemble")  # of BaggingClassifier, which has no encoder
+        owner = frame.f_locals.get("self", ensemble)
+        who = frame.f_code.co_name if owner is None else type(owner).__name__
+        held = [*frame.f_locals.values(), *getattr(owner, "__dict__", {}).values()]
+        encoder = next(
+            (
+                one
+                for one in held
+                if (isinstance(one, LabelEncoder) or (one is ensemble and one is not None))
+                and hasattr(one, "classes_")
+            ),
+            None,
+        )
+        labels = [] if encoder is None else [str(label) for label in encoder.classes_]
+        paths = [label for label in labels if sep in label]
+        if paths or (labels and hierarchy_given):
+            remedy = "average networks with ensemble_size=, or blend recipes with effort='best'"
+            raise LabelError(
+                f"{who} of scikit-learn replaced the labels by integers ({(paths or labels)[0]!r} "
+                f"and so on), so their taxonomy is lost; "
+                f"{REMEDY if who == 'cross_val_predict' else remedy}"
+            )
+    # In a process of its own what the labels were cannot be seen.
+    methods = {frame.f_code.co_name: frame.f_locals.get("method") for frame in reversed(frames)}
+    if "cross_val_predict" not in methods and "proba" in str(methods.get("_fit_and_predict")):
+        warnings.warn(
+            f"cross_val_predict of scikit-learn replaces labels by integers, so a taxonomy in "
+            f"their names is lost; {REMEDY}",
+            UserWarning,
+            stacklevel=4,
+        )

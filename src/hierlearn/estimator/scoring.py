@@ -130,8 +130,9 @@ def score(
     """
     labels, mask = truth(given, form, pipeline)
     answers = Answers(p, labels, pipeline.label_space, mask, decoder)
-    several = "several" in (given.shape, form.shape) or decoder.answers != "class"
-    return weighted_f1(answers, weights) if several else weighted_exact(answers, weights)
+    if "several" in (given.shape, form.shape) or decoder.answers != "class":
+        return float(f1(answers, weights=weights))
+    return weighted_exact(answers, weights)
 
 
 def weighted_exact(answers: Answers, weights: Tensor) -> float:
@@ -141,11 +142,6 @@ def weighted_exact(answers: Answers, weights: Tensor) -> float:
     if not bool(counted.any()):
         raise DataError("no row has a label, so there is nothing to score")
     return float((counted * rows.nan_to_num()).sum() / counted.sum())
-
-
-def weighted_f1(answers: Answers, weights: Tensor) -> float:
-    """Return the hierarchical F1 of all rows together, each counted by its weight."""
-    return float(f1(answers, weights=weights))
 
 
 @dataclass(frozen=True)
