@@ -5,7 +5,7 @@ memory-NUMBER.safetensors     a shard: the embeddings, labels and ids of some ro
 forgotten-NUMBER.safetensors  which rows of which shards were forgotten since
 index-*.safetensors           approximate indexes, where they were built
 
-A file of a number never changes, and no number is used twice by those who add to a folder.
+Numbered files are immutable, and no number is used twice by those who add to a folder.
 
 A shard: some consecutive rows of the memory of a model, as one file that never changes.
 
@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from hierlearn.errors import HierlearnError
 from hierlearn.files.reading import guarded, parse_json, read_json
 from hierlearn.files.structured import check
 from hierlearn.files.tensors import CheckpointError, map_tensor, read_tensors, write_tensors
@@ -121,15 +120,10 @@ class Manifest:
         write_shard(folder / name, shard)
         self.shards.append(ShardEntry(name, len(shard)))
         self.next += 1
-        self.note_ids(shard.rows.ids)
-        return name
-
-    def note_ids(self, ids: Sequence[Any]) -> None:
-        """Note the largest id that is an integer."""
-        numbers = [int(one) for one in ids if str(one).isdecimal()]
+        numbers = [int(one) for one in shard.rows.ids if str(one).isdecimal()]
         if numbers:
-            known = -1 if self.largest_id is None else self.largest_id
-            self.largest_id = max(known, *numbers)
+            self.largest_id = max(-1 if self.largest_id is None else self.largest_id, *numbers)
+        return name
 
     def forget(self, folder: Path, rows: dict[str, Ints]) -> str:
         """Write which rows of which shards are forgotten, by file; return the name of the file."""
@@ -144,11 +138,10 @@ class Manifest:
         """Return a manifest that may be changed."""
         return replace(self, shards=list(self.shards))
 
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write memory.json."""
-    with atomic_write(folder / MANIFEST) as file:
-        file.write(json.dumps(asdict(manifest), indent=1) + "\n")
+    def write(self, folder: Path) -> None:
+        """Write memory.json."""
+        with atomic_write(folder / MANIFEST) as file:
+            file.write(json.dumps(asdict(self), indent=1) + "\n")
 
 
 def read_manifest(folder: Path, names: Container[str]) -> Manifest:
@@ -187,14 +180,6 @@ def read_forgotten(folder: Path, manifest: Manifest) -> dict[str, Ints]:
     return found
 
 
-def check_filled(network: nn.Module) -> None:
-    """Raise on a network whose memory is empty: a folder of it could not answer."""
-    if memory_heads(network) and remembered(network) is None:
-        raise HierlearnError(
-            "the memory of this model is empty, so it cannot be saved; train it first"
-        )
-
-
 def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     """Write what a network remembers, and return the names of the files; none without a memory."""
     rows = remembered(network)
@@ -205,30 +190,13 @@ def write_memory(folder: Path, network: nn.Module) -> tuple[str, ...]:
     for begin in range(0, len(rows), ROWS):
         part = np.arange(begin, min(begin + ROWS, len(rows)))
         manifest.add(folder, whole if len(part) == len(rows) else whole.take(part))
-    write_manifest(folder, manifest)
-    return (*manifest.names, *write_indexes(folder, network))
-
-
-def write_indexes(folder: Path, network: nn.Module) -> list[str]:
-    """Write the approximate indexes of a network, and return the names of their files."""
-    names = []
+    manifest.write(folder)
+    names = manifest.names
     for name, memory, number, _ in members_of_memories(network):
         if memory.indexes is not None:
-            path = folder / INDEX.format(head=name, member=number)
-            memory.indexes[number].save(path)
-            names.append(path.name)
-    return names
-
-
-def read_indexes(folder: Path, network: nn.Module, names: Container[str]) -> None:
-    """Read the approximate indexes of a model that ``names`` lists, if faiss is installed."""
-    found: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
-    for name, memory, number, part in members_of_memories(network):
-        path = folder / INDEX.format(head=name, member=number)
-        if path.name in names and find_spec("faiss") is not None:
-            found.setdefault(id(memory), (memory, []))[1].append(ApproximateIndex.load(path, part))
-    for memory, indexes in found.values():
-        memory.indexes = indexes
+            names.append(INDEX.format(head=name, member=number))
+            memory.indexes[number].save(folder / names[-1])
+    return tuple(names)
 
 
 def members_of_memories(network: nn.Module) -> Iterator[tuple[str, Memory, int, Tensor]]:
@@ -241,53 +209,29 @@ def members_of_memories(network: nn.Module) -> Iterator[tuple[str, Memory, int, 
                 yield f"{name}-{place}" if len(heads) > 1 else name, head.memory, number, part
 
 
-def check_shape(embeddings: Tensor, members: int | None, size: int | None) -> None:
-    """Raise on embeddings of another number of members, or of another width where it is known."""
-    shape = tuple(embeddings.shape)
-    leading = () if members is None else (members,)
-    if shape[:-2] != leading or size not in (None, shape[-1]):
-        wanted = ", ".join(map(str, (*leading, "N", size or "D")))
-        raise ValueError(f"embeddings {shape} must be ({wanted})")
-
-
 def read_shards(
-    folder: Path, manifest: Manifest, places: Places, forgotten: Mapping[str, Ints]
+    folder: Path,
+    manifest: Manifest,
+    hierarchy: Hierarchy,
+    forgotten: Mapping[str, Ints],
+    entries: Iterable[ShardEntry] | None = None,
 ) -> Iterator[Shard]:
     """Read shards, one after another; one of which all rows were forgotten is empty.
 
     Args:
         folder: of the model.
         manifest: the list of shards.
-        places: the classes of the model.
+        hierarchy: the classes of the model.
         forgotten: the rows to leave out, by file.
+        entries: some of the shards; by default all.
     """
-    for entry in manifest.shards:
-        shard = read_shard(folder / entry.file, places, manifest.unlabeled_descendants)
+    for entry in manifest.shards if entries is None else entries:
+        shard = read_shard(folder / entry.file, hierarchy, manifest.unlabeled_descendants)
         if len(shard) != entry.rows or (shard.rows.texts is not None) != manifest.texts:
             raise CheckpointError(f"{folder / entry.file} does not fit {MANIFEST}; {COPY}")
         if entry.file in forgotten:
             shard = shard.take(np.delete(np.arange(len(shard)), forgotten[entry.file]))
         yield shard
-
-
-def put(held: Tensor | None, rows: Tensor, place: int, total: int) -> Tensor:
-    """Return embeddings with some rows at their place; those that lie outside are left out.
-
-    Args:
-        held: (..., total, D); None before the first rows.
-        rows: (..., n, D).
-        place: of the first of the rows, which may be negative.
-        total: how many rows there are.
-    """
-    if held is None:
-        held = rows.new_empty((*rows.shape[:-2], total, rows.shape[-1]))
-    begin, end = max(place, 0), min(place + rows.shape[-2], total)
-    if begin >= end:
-        return held
-    # Not in the precision of the first: what overflows half precision came in another.
-    held = held.to(torch.promote_types(held.dtype, rows.dtype))
-    held[..., begin:end, :] = rows[..., begin - place : end - place, :]
-    return held
 
 
 def read_memory(
@@ -319,24 +263,40 @@ def read_memory(
     begin, end = (0, manifest.total) if part is None else part.bounds(manifest.total)
     known: list[Shard] = []
     held: dict[str, Tensor] = {}
-    first = 0
-    read = read_shards(folder, manifest, Places.of(hierarchy), read_forgotten(folder, manifest))
-    for entry, shard in zip(manifest.shards, read, strict=True):
+    place = -begin  # of the first row of a shard among those that are kept
+    shards = read_shards(folder, manifest, hierarchy, read_forgotten(folder, manifest))
+    for entry, shard in zip(manifest.shards, shards, strict=True):
         with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
             for name, (head, *_) in heads.items():
-                size, found = getattr(head.projection, "size", None), shard.embeddings[name]
-                check_shape(found, members_of_head(network, name), size)
-                is_all = len(manifest.shards) == 1 and part is None
-                if not is_all:
-                    found = put(held.get(name), found, first - begin, end - begin)
-                held[name] = found
-        first += len(shard)
+                rows, size = shard.embeddings[name], getattr(head.projection, "size", None)
+                members = members_of_head(network, name)
+                leading = () if members is None else (members,)
+                if rows.shape[:-2] != leading or size not in (None, rows.shape[-1]):
+                    wanted = ", ".join(map(str, (*leading, "N", size or "D")))
+                    raise ValueError(f"embeddings {tuple(rows.shape)} must be ({wanted})")
+                if len(manifest.shards) == 1 and part is None:
+                    held[name] = rows
+                    continue
+                if name not in held:
+                    held[name] = rows.new_empty((*leading, end - begin, rows.shape[-1]))
+                first, last = max(place, 0), min(place + rows.shape[-2], end - begin)
+                if first < last:  # what lies outside belongs to other processes
+                    # Not in the precision of the first: what overflows half came in another.
+                    held[name] = held[name].to(torch.promote_types(held[name].dtype, rows.dtype))
+                    held[name][..., first:last, :] = rows[..., first - place : last - place, :]
+        place += len(shard)
         known.append(replace(shard, embeddings={}))
     with guarded(folder / MANIFEST, "does not fit this model", CheckpointError, COPY):
         joined = Shard.join(known)
         set_memory(network, held, joined.rows, part)
-        if part is None:
-            read_indexes(folder, network, names)
+        indexes: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
+        for name, memory, number, rows in members_of_memories(network):
+            path = folder / INDEX.format(head=name, member=number)
+            if part is None and path.name in names and find_spec("faiss") is not None:
+                found = ApproximateIndex.load(path, rows)
+                indexes.setdefault(id(memory), (memory, []))[1].append(found)
+        for memory, several in indexes.values():
+            memory.indexes = several
     return joined.seen
 
 
@@ -428,12 +388,12 @@ def write_shard(path: Path, shard: Shard) -> None:
     write_tensors(path, tensors, {"format": FORMAT})
 
 
-def read_shard(path: Path, places: Places, policy: Any) -> Shard:
+def read_shard(path: Path, hierarchy: Hierarchy, policy: Any) -> Shard:
     """Read a shard.
 
     Args:
         path: its file.
-        places: the classes of the model.
+        hierarchy: the classes of the model.
         policy: how classes below a label count, "negative" or "ignore".
 
     Raises:
@@ -446,8 +406,14 @@ def read_shard(path: Path, places: Places, policy: Any) -> Shard:
         offsets, coded, of_row = (tensors[name].numpy() for name in ARRAYS)
         if len(coded) and not 0 <= int(coded.min()) <= int(coded.max()) < len(names["classes"]):
             raise ValueError("a label set has a class that is not there")
-        numbers = sorted_in_rows(offsets, places.numbers(names["classes"])[coded])
-        sets = Labels.from_numbers(offsets, numbers, places.hierarchy, policy)
+        numbers = np.array(
+            [hierarchy.index(name, exact=True) for name in names["classes"]], dtype=np.int64
+        )[coded]
+        rows_of_sets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        if len(rows_of_sets) != len(numbers):
+            raise ValueError("label sets do not fit their classes")
+        numbers = numbers[np.lexsort((numbers, rows_of_sets))]  # others may lie between them now
+        sets = Labels.from_numbers(offsets, numbers, hierarchy, policy)
         if len(of_row) and not 0 <= int(of_row.min()) <= int(of_row.max()) < len(sets):
             raise ValueError("a row has a label set that is not there")
         if not len(of_row) == len(names["ids"]) == len(names["texts"] or names["ids"]):
@@ -463,34 +429,6 @@ def read_shard(path: Path, places: Places, policy: Any) -> Shard:
             raise ValueError("embeddings and ids differ in number")
         seen = tensors["seen"].numpy().view(np.uint64) if "seen" in tensors else None
         return Shard(embeddings, rows) if seen is None else Shard(embeddings, rows, seen)
-
-
-@dataclass(frozen=True)
-class Places:
-    """The numbers of the classes of a taxonomy by name, for many shards."""
-
-    hierarchy: Hierarchy
-    known: dict[str, int]
-
-    @classmethod
-    def of(cls, hierarchy: Hierarchy) -> Places:
-        """Number the classes of a taxonomy."""
-        return cls(hierarchy, {name: number for number, name in enumerate(hierarchy.names)})
-
-    def numbers(self, names: Sequence[str]) -> Ints:
-        """Return the numbers of some classes; raise ValueError on one that is not there."""
-        try:
-            return np.array([self.known[name] for name in names], dtype=np.int64)
-        except KeyError as error:
-            raise ValueError(f"the hierarchy has no class {error}") from None
-
-
-def sorted_in_rows(offsets: Ints, numbers: Ints) -> Ints:
-    """Return CSR numbers, ascending in every row: other classes may lie between them now."""
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    if len(rows) != len(numbers):
-        raise ValueError("label sets do not fit their classes")
-    return numbers[np.lexsort((numbers, rows))]
 
 
 def id_digests(ids: Iterable[Any]) -> Digests:

@@ -47,6 +47,7 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.metrics.measure import figure_lines
 from hierlearn.networks import read_output
 from hierlearn.networks.build import NetworkSpec, build_network
+from hierlearn.networks.memories import memory_heads, remembered
 from hierlearn.networks.network import AVERAGE
 from hierlearn.pipeline.answers import level_names
 from hierlearn.pipeline.folder import (
@@ -62,7 +63,7 @@ from hierlearn.pipeline.folder import (
     replaced_model,
     write_config,
 )
-from hierlearn.pipeline.memory_files import COPY, check_filled, read_memory, write_memory
+from hierlearn.pipeline.memory_files import COPY, read_memory, write_memory
 from hierlearn.pipeline.missing import note_missing
 from hierlearn.pipeline.seen_rows import ROWS_FILE, SeenRows
 from hierlearn.registry import is_spelled, refuse_imports, untrusted
@@ -304,7 +305,10 @@ class Pipeline:
                 f"as a model folder; name its factory, network='package.module:name', or save "
                 f"its state_dict yourself"
             )
-        check_filled(self.network)
+        if memory_heads(self.network) and remembered(self.network) is None:
+            raise HierlearnError(
+                "the memory of this model is empty, so it cannot be saved; train it first"
+            )
         network = self.network_spec.to_dict()
         check_plain({"decoder_options": self.decoder_options, "network": network, **self.config})
 

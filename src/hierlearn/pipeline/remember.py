@@ -48,14 +48,13 @@ from hierlearn.pipeline.memory_files import (
     OWN,
     ROWS,
     Manifest,
-    Places,
     Shard,
+    ShardEntry,
     id_digests,
     read_forgotten,
     read_manifest,
     read_shards,
     rows_with_ids,
-    write_manifest,
 )
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.seen_rows import ROWS_FILE, row_digests
@@ -609,13 +608,16 @@ class MemoryFolder:
 
     def _with_ids(self, added: Shard) -> Iterator[Shard]:
         """Yield the remembered rows with the ids of others, shard by shard."""
-        places = Places.of(self.pipeline.hierarchy)
         found, _ = self.find(list(dict.fromkeys(map(str, added.rows.ids))))
-        for number, one in enumerate(self.manifest.shards):
-            if one.file in found:
-                some = replace(self.manifest, shards=self.manifest.shards[number : number + 1])
-                (shard,) = read_shards(self.folder, some, places, {})
-                yield shard.take(found[one.file])
+        some = [one for one in self.manifest.shards if one.file in found]
+        for one, shard in zip(some, self._shards(some, {}), strict=True):
+            yield shard.take(found[one.file])
+
+    def _shards(
+        self, entries: Sequence[ShardEntry], forgotten: Mapping[str, Ints]
+    ) -> Iterator[Shard]:
+        hierarchy = self.pipeline.hierarchy
+        return read_shards(self.folder, self.manifest, hierarchy, forgotten, entries)
 
     def forget(self, ids: Iterable[str], *, erase: bool = False) -> int:
         """Forget the rows with some ids, and return how many.
@@ -631,7 +633,8 @@ class MemoryFolder:
         rows, have = self.find(wanted)
         missing = [one for one, has in zip(wanted, have, strict=True) if not has]
         if missing:
-            raise unknown_ids(missing, self.first_ids())
+            shards = self._shards(self.manifest.shards, read_forgotten(self.folder, self.manifest))
+            raise unknown_ids(missing, next(one.rows.ids for one in shards if len(one)))
         gone = sum(map(len, rows.values()))
         if gone == len(self):
             raise nothing_left(gone)
@@ -642,8 +645,8 @@ class MemoryFolder:
         with replaced_model(self.folder) as hidden:
             self._keep_next_id(manifest)
             if erase:
-                shards = enumerate(manifest.shards)
-                groups = [range(n, n + 1) for n, one in shards if one.file in known]
+                listed = enumerate(manifest.shards)
+                groups = [range(n, n + 1) for n, one in listed if one.file in known]
                 self._join(hidden, manifest, groups, known)
             else:
                 manifest.forget(hidden, known)
@@ -687,17 +690,6 @@ class MemoryFolder:
                 found[entry.file] = rows
         return found, have
 
-    def first_ids(self) -> list[str]:
-        """Return the ids of the first shard that has rows."""
-        places = Places.of(self.pipeline.hierarchy)
-        forgotten = read_forgotten(self.folder, self.manifest)
-        for number in range(len(self.manifest.shards)):
-            one = replace(self.manifest, shards=self.manifest.shards[number : number + 1])
-            (shard,) = read_shards(self.folder, one, places, forgotten)
-            if len(shard):
-                return [str(one) for one in shard.rows.ids]
-        return []
-
     # ------------------------------------------------------------------ writing
 
     def _next_id(self) -> int:
@@ -721,13 +713,11 @@ class MemoryFolder:
             groups: places in the list of shards, ascending.
             forgotten: the rows to leave out, by file.
         """
-        places = Places.of(self.pipeline.hierarchy)
         before, last = manifest.shards, 0
         manifest.shards = []
         for group in groups:
             manifest.shards += before[last : group.start]
-            some = replace(manifest, shards=before[group.start : group.stop])
-            joined = Shard.join(list(read_shards(self.folder, some, places, forgotten)))
+            joined = Shard.join(list(self._shards(before[group.start : group.stop], forgotten)))
             if len(joined):
                 manifest.add(hidden, joined)
             last = group.stop
@@ -753,7 +743,7 @@ class MemoryFolder:
             weights: whether classes or heads have changed.
             keep_index: whether the rows are the same as before.
         """
-        write_manifest(hidden, manifest)
+        manifest.write(hidden)
         if weights:
             self.pipeline.write_weights(hidden)
         gone = {name for name in self.files if OWN.fullmatch(name) and name not in manifest.names}
