@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from hierlearn.errors import HierlearnError
-from hierlearn.integrations.curriculum import curriculum_state
+from hierlearn.integrations.common import curriculum_state
 from hierlearn.integrations.transformers import TrainerLoss, curriculum_callback
 from hierlearn.losses import HCLLoss
 from integrations.tiny import (

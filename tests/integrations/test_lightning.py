@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from hierlearn.errors import HierlearnError
-from hierlearn.integrations.curriculum import curriculum_state
+from hierlearn.integrations.common import curriculum_state
 from hierlearn.integrations.lightning import CurriculumCallback, HierarchicalMixin
 from hierlearn.losses import BCELoss, HCLLoss, LeafCELoss
 from hierlearn.metrics.measure import measure

@@ -196,7 +196,7 @@ def test_a_truncated_file_is_named(saved, name, share):
 def test_a_truncated_configuration_is_named(saved, share):
     whole = (saved / "config.json").read_bytes()
     (saved / "config.json").write_bytes(whole[: int(share * len(whole))])
-    wrong = "is damaged: it is no JSON" if share else "is empty"
+    wrong = "is damaged: it is not valid JSON" if share else "is empty"
     assert refusal(saved) == f"FOLDER/config.json {wrong}"
 
 

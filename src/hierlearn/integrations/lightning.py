@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError
-from hierlearn.integrations.curriculum import (
+from hierlearn.integrations.common import (
+    LabelReader,
     curriculum_state,
     load_curriculum_state,
     unchanged,
 )
-from hierlearn.integrations.labels import LabelReader
 from hierlearn.metrics.measure import METRICS, check_metrics, check_supported
 from hierlearn.networks.network import read_output
 from hierlearn.training.prepare import reading_link

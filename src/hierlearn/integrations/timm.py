@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import HierlearnError
-from hierlearn.integrations.labels import LabelReader
+from hierlearn.integrations.common import LabelReader
 from hierlearn.losses.checks import can_check_values
 from hierlearn.losses.loss import losses_of_fractions
 

@@ -25,12 +25,14 @@ from hierlearn.backbones.torchvision import broken_torchvision
 from hierlearn.errors import DataWarning, HierlearnError, LabelError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.integrations.curriculum import (
+from hierlearn.integrations.common import (
+    IGNORED,
+    UNKNOWN,
+    LabelReader,
     curriculum_state,
     load_curriculum_state,
     unchanged,
 )
-from hierlearn.integrations.labels import IGNORED, UNKNOWN, LabelReader
 from hierlearn.metrics.measure import METRICS, check_metrics, measure
 from hierlearn.training.prepare import reading_link
 
@@ -100,22 +102,14 @@ class TrainerLoss(nn.Module):
                 mean = self.loss(logits, targets, mask)
         if num_items_in_batch is None:
             return mean
-        return mean * share_of_step(labels, num_items_in_batch).to(mean)
-
-
-def share_of_step(labels: Tensor, num_items_in_batch: int | Tensor) -> Tensor:
-    """Return n_i / n, the part of a batch in the labels of its step.
-
-    With several GPUs in one process (``torch.nn.DataParallel``) the Trainer passes one number per
-    GPU and multiplies by how many there are, although outputs and labels are those of all GPUs.
-    """
-    own = (labels != IGNORED).sum()
-    if not isinstance(num_items_in_batch, Tensor):
-        return own / num_items_in_batch
-    total = num_items_in_batch.to(labels.device)
-    if total.dim() == 0:
-        return own / total
-    return own / total.flatten()[0] / len(total)
+        own = (labels != IGNORED).sum()  # n_i of n, the labels of its step
+        if not isinstance(num_items_in_batch, Tensor):
+            return mean * (own / num_items_in_batch).to(mean)
+        total = num_items_in_batch.to(labels.device)
+        # With several GPUs in one process (torch.nn.DataParallel) the Trainer passes one number per
+        # GPU and multiplies by how many there are, although outputs and labels are those of all.
+        several = 1 if total.dim() == 0 else len(total)
+        return mean * (own / total.flatten()[0] / several).to(mean)
 
 
 def logits_of(outputs: Any) -> Tensor:

@@ -61,7 +61,7 @@ from hierlearn.pipeline.seen_rows import ROWS_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.networks.build import NetworkSpec
@@ -128,21 +128,17 @@ def is_training(folder: Path) -> bool:
         elif path.name == TEXTS[2] and path.is_file() and (folder / "run.yaml").is_file():
             continue
         elif path.name == "log.jsonl" and path.is_file():
-            if not is_log(path):
+            try:
+                records: list[Any] = read_log(path)
+            except (OSError, ValueError):
+                return False
+            if not records and path.stat().st_size:
+                return False
+            if not all(isinstance(one, dict) and {"epoch", "loss"} <= {*one} for one in records):
                 return False
         else:
             return False
     return True
-
-
-def is_log(path: Path) -> bool:
-    """Whether a file is empty, or the log of a training."""
-    try:
-        records: list[Any] = read_log(path)
-    except (OSError, ValueError):
-        return False
-    ours = all(isinstance(one, dict) and "epoch" in one and "loss" in one for one in records)
-    return ours and bool(records or not path.stat().st_size)
 
 
 @contextmanager
@@ -167,8 +163,15 @@ def held_for_training(folder: Path, *, force: bool, resume: bool) -> Iterator[Pa
                     if training_folder(folder) != folder:
                         with locked(training_folder(folder), 0.0):
                             pass
-                    if not resume:
-                        begin_training(folder, force)
+                    if not resume:  # a model that is there stays until the end
+                        check_free(folder, force)
+                        complete_swap(folder)
+                        remove_strays(folder)
+                        shutil.rmtree(folder / TRAINING, ignore_errors=True)
+                        if is_model(folder):
+                            (folder / TRAINING).mkdir()
+                        else:
+                            remove_training(folder)
                     place = training_folder(folder)
                     stack.enter_context(locked(place, 0.0))
             except BusyError:
@@ -181,25 +184,6 @@ def held_for_training(folder: Path, *, force: bool, resume: bool) -> Iterator[Pa
         if is_new:
             with suppress(OSError):  # it is not empty
                 folder.rmdir()
-
-
-def begin_training(folder: Path, force: bool) -> None:
-    """Prepare a folder for a training from the start; a model that is there stays until the end.
-
-    Args:
-        folder: of the model.
-        force: whether a model there may be replaced.
-    """
-    check_free(folder, force)
-    if not folder.is_dir():
-        return
-    complete_swap(folder)
-    remove_strays(folder)
-    shutil.rmtree(folder / TRAINING, ignore_errors=True)
-    if is_model(folder):
-        (folder / TRAINING).mkdir()
-    else:
-        remove_training(folder)
 
 
 def training_folder(folder: Path) -> Path:
@@ -264,8 +248,16 @@ def replaced_model(
         with locked(folder), new_folder(folder) as hidden:
             complete_swap(folder)
             yield hidden
+            moved: list[str] = []
+            if of_training:  # all but unfinished work
+                place = folder / TRAINING
+                moved = [name for name in TEXTS if (place / name).is_file()]
+                for name, own in FOLDERS.items():
+                    found = sorted(one.name for one in (place / name).glob("*"))
+                    moved += [
+                        f"{name}/{one}" for one in found if name != WORK and own.fullmatch(one)
+                    ]
             with atomic_write(hidden / SWAP) as file:
-                moved = training_files(folder / TRAINING) if of_training else []
                 file.write(json.dumps({"of_training": moved, "keep_log": keep_log}))
             rename(hidden, folder / NEXT)
     except OSError as error:
@@ -328,14 +320,23 @@ def swap(folder: Path, hidden: Path) -> None:
 
     Every step may have been done before, by a process that was killed or by one that runs now.
     """
-    rest = read_swap(hidden / SWAP)
-    if rest is None:  # all files are in place
+    try:
+        rest = json.loads((hidden / SWAP).read_text(encoding="utf-8"))
+        keep_log = bool(rest["keep_log"])
+        moved = [  # the log and the checkpoints of the new model
+            name
+            for name in rest["of_training"]
+            if name in TEXTS or (name.count("/") == 1 and name.partition("/")[0] in FOLDERS)
+        ]
+    except FileNotFoundError:  # all files are in place
         shutil.rmtree(hidden, ignore_errors=True)
         return
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise CheckpointError(f"{hidden / SWAP} is damaged; remove {hidden}") from None
     written = [path.name for path in hidden.iterdir() if is_own(path.name)]
     for name in sorted(written, key=lambda one: one == FILES[2]):
         if name == FILES[2]:
-            move_training(folder, rest)
+            move_training(folder, moved, keep_log=keep_log)
         with suppress(FileNotFoundError):
             rename(hidden / name, folder / name)
     config = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
@@ -347,50 +348,23 @@ def swap(folder: Path, hidden: Path) -> None:
     sync_folder(folder)
 
 
-def move_training(folder: Path, rest: dict[str, Any]) -> None:
+def move_training(folder: Path, moved: list[str], *, keep_log: bool) -> None:
     """Let the log and the checkpoints of the new model replace those of the old one."""
     hidden = folder / TRAINING
-    if not rest["keep_log"]:
+    if not keep_log:
         remove_training(folder)
         shutil.rmtree(hidden, ignore_errors=True)
-    if not rest["of_training"] or not hidden.is_dir():
+    if not moved or not hidden.is_dir():
         return
-    for name in rest["of_training"]:
+    for name in moved:
         (folder / name).parent.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
             rename(hidden / name, folder / name)
     for name, own in FOLDERS.items():
         for path in list((folder / name).glob("*")):
-            if own.fullmatch(path.name) and f"{name}/{path.name}" not in rest["of_training"]:
+            if own.fullmatch(path.name) and f"{name}/{path.name}" not in moved:
                 remove(path)  # of the old training
     shutil.rmtree(hidden, ignore_errors=True)
-
-
-def training_files(folder: Path) -> list[str]:
-    """Return the files of a training in its hidden folder, without those of unfinished work."""
-    names = [name for name in TEXTS if (folder / name).is_file()]
-    for name, own in FOLDERS.items():
-        if name != WORK:
-            paths = sorted((folder / name).glob("*"))
-            names += [f"{name}/{path.name}" for path in paths if own.fullmatch(path.name)]
-    return names
-
-
-def read_swap(path: Path) -> dict[str, Any] | None:
-    """Return what else belongs to a replacement; None where it is complete."""
-    try:
-        rest = json.loads(path.read_text(encoding="utf-8"))
-        own = {f"{name}/" for name in FOLDERS}
-        names = [
-            name
-            for name in rest["of_training"]
-            if name in TEXTS or (name.count("/") == 1 and name[: name.index("/") + 1] in own)
-        ]
-        return {"of_training": names, "keep_log": bool(rest["keep_log"])}
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"{path} is damaged; remove {path.parent}") from None
 
 
 def is_own(name: str) -> bool:
@@ -552,7 +526,7 @@ def parse_config(path: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = parse_json(text)
     except DataError:
-        raise CheckpointError(f"{path} is damaged: it is no JSON") from None
+        raise CheckpointError(f"{path} is damaged: it is not valid JSON") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise CheckpointError(f"{path} was not written by hierlearn")
     if config.get("version") != VERSION:
@@ -619,13 +593,9 @@ def check_folder(folder: Path) -> None:
     except (OSError, ValueError):  # a name that is too long, or has a NUL
         is_folder = False
     if not is_folder:
-        raise CheckpointError(f"{shown_path(folder)} is no folder with a model in it")
-
-
-def shown_path(path: Path) -> str:
-    """Return a path as a message shows it."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)
+        name = str(folder)
+        name = name if name.isprintable() else ascii(name)
+        raise CheckpointError(f"{name} is no folder with a model in it")
 
 
 def digest(path: Path) -> str:
@@ -660,12 +630,13 @@ def check_network(
     """
     stored = {name: tuple(value.shape) for name, value in weights.items()}
     total = sum(map(math.prod, stored.values()))
+    specs = [*every_spec(spec)]
     if len(spec.parts) > MOST_PARTS:
         raise CheckpointError(
             f"{folder}: a blend has at most {MOST_PARTS} parts, not {len(spec.parts):,}"
         )
     layers = 0
-    for name, value in numbers_of(spec):
+    for name, value in sizes_of(specs):
         most = max(total, FREE)
         if name.rpartition(".")[2] in LOOPS:
             layers += value
@@ -676,8 +647,12 @@ def check_network(
                 f"was saved, which has {total:,} weights in {len(stored):,} tensors"
             )
     try:
-        check_descriptions(spec, stored)
-        check_heads(spec)
+        for one in specs:
+            check_numbers(one.options.get("description", {}), stored)
+            for head in one.heads.values():  # no saved head reads a file, for example
+                check_options: Any = getattr(HEADS.get(head.kind), "check_saved", None)
+                if check_options is not None:
+                    check_options(head.options)
         with torch.device("meta"):
             network = build_network(spec, label_space)
         built = network.state_dict()
@@ -691,7 +666,10 @@ def check_network(
             f"{folder}: the network {spec.name!r} cannot be built ({reason})"
         ) from error
     made = {name: tuple(value.shape) for name, value in built.items()}
-    made |= {name: stored[name] for name in sized_by_data(network) if name in stored}
+    for prefix, module in network.named_modules():
+        for own in getattr(module, "sized_by_data", ()):  # which a module checks as it is loaded
+            name = f"{prefix}.{own}" if prefix else own
+            made |= {name: stored[name]} if name in stored else {}
     for name in {**made, **stored}:
         if made.get(name) != stored.get(name):
             raise CheckpointError(
@@ -700,44 +678,22 @@ def check_network(
             )
 
 
-def sized_by_data(network: nn.Module) -> Iterator[str]:
-    """Yield the names of tensors of any size, which a module checks as they are loaded."""
-    for prefix, module in network.named_modules():
-        for name in getattr(module, "sized_by_data", ()):
-            yield f"{prefix}.{name}" if prefix else name
-
-
-def check_descriptions(spec: NetworkSpec, stored: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise where a backbone is described with numbers that are too large for the weights."""
-    check_numbers(spec.options.get("description", {}), stored)
+def every_spec(spec: NetworkSpec) -> Iterator[NetworkSpec]:
+    """Yield a network and the parts of a blend."""
+    yield spec
     for part in spec.parts:
-        check_descriptions(part.network, stored)
+        yield from every_spec(part.network)
 
 
-def check_heads(spec: NetworkSpec) -> None:
-    """Raise on options that no saved head has, such as a file that it would read."""
-    for head in spec.heads.values():
-        check: Any = getattr(HEADS.get(head.kind), "check_saved", None)
-        if check is not None:
-            check(head.options)
-    for part in spec.parts:
-        check_heads(part.network)
-
-
-def numbers_of(spec: NetworkSpec) -> Iterator[tuple[str, int]]:
-    """Yield the integers by which a network is sized, with what they are called."""
-    if spec.members is not None:
-        yield "ensemble_size", spec.members
-    yield from integers(spec.options, "")
-    for name, head in spec.heads.items():
-        yield from integers(head.options, f"{name}.")
-    for part in spec.parts:
-        yield from numbers_of(part.network)
-
-
-def integers(options: Mapping[str, Any], begin: str) -> Iterator[tuple[str, int]]:
-    """Yield the integers among options, also those in lists."""
-    for name, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(one, (int, float)) and not isinstance(one, bool) and one == one:
-                yield f"{begin}{name}", int(min(max(one, -(2**63)), 2**63))
+def sizes_of(specs: list[NetworkSpec]) -> Iterator[tuple[str, int]]:
+    """Yield the integers by which networks are sized, also those in lists, with their names."""
+    for spec in specs:
+        if spec.members is not None:
+            yield "ensemble_size", spec.members
+        options = dict(spec.options)
+        for name, head in spec.heads.items():
+            options |= {f"{name}.{key}": value for key, value in head.options.items()}
+        for name, value in options.items():
+            for one in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(one, (int, float)) and not isinstance(one, bool) and one == one:
+                    yield name, int(min(max(one, -(2**63)), 2**63))

@@ -141,6 +141,12 @@ def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
         rows["wrong"] = answers.wrong_levels.any(dim=1).numpy()
     found = {name: values[None] for name, values in rows.items()}
     decisions = Decisions.read(truth, found, terminal=space.is_terminal)
+    metrics = {**figures(given)}
+    for name in BEYOND:
+        try:
+            metrics |= figures(given, [name])
+        except HierlearnError:  # not defined for these rows
+            metrics[name] = None
     return Outcome(
         dataset=dataset,
         truth=truth,
@@ -148,20 +154,9 @@ def outcome(pipeline: Pipeline, dataset: Dataset) -> Outcome:
         decisions=decisions,
         several=bool((ends > 1).any()) or answers.single is None,
         answered_by=pipeline.decoder,
-        metrics={**figures(given), **undefined_as_none(given, BEYOND)},
+        metrics=metrics,
         unlabeled=int(np.count_nonzero(ends == 0)),
     )
-
-
-def undefined_as_none(given: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return metrics by name, None where one is not defined for these rows."""
-    found: dict[str, Any] = {}
-    for name in names:
-        try:
-            found |= figures(given, [name])
-        except HierlearnError:
-            found[name] = None
-    return found
 
 
 SIDE = 56  # pixels, at most
@@ -237,22 +232,32 @@ def headline(pipeline: Pipeline, found: Outcome, split: str) -> str:
 
 def results(pipeline: Pipeline, found: Outcome) -> str:
     """Return the figures that the page begins with."""
-    return (
-        f'<div class="hero">{first_figure(found)}{level_table(pipeline, found)}{facts(found)}</div>'
-        + severity(found)
+    value, exact = found.metrics["exact"], ""
+    if value is not None:
+        low, high = wilson(value, int(found.answers.counted.sum()))
+        what = "exact answers: the right set" if found.several else "exact answers"
+        exact = (
+            f'<div class="big"><b>{shown("exact", value)}</b><span>{what}</span>'
+            f"<span>95 % interval {100 * low:.1f} to {100 * high:.1f}</span></div>"
+        )
+    facts = "".join(
+        f"<div><dt>{safe(text)}</dt><dd>{shown(name, found.metrics[name])}</dd></div>"
+        for name, text in FACTS.items()
+        if found.metrics[name] is not None
+        and not (name in STOPPING and found.metrics["complete"] == 1)
     )
-
-
-def first_figure(found: Outcome) -> str:
-    """Return the fraction of exact answers, with its interval."""
-    value = found.metrics["exact"]
-    if value is None:
-        return ""
-    low, high = wilson(value, int(found.answers.counted.sum()))
-    what = "exact answers: the right set" if found.several else "exact answers"
+    # How bad the mistakes are, as one bar.
+    depth = found.space.hierarchy.depth
+    levels = wrong_levels(found.answers)[found.answers.counted].numpy()
+    counts = np.bincount(levels, minlength=depth + 1)
+    bar = {
+        "candidates": ["model"],
+        "labels": ["rows, in %"],
+        "severity": {"model": (counts / max(counts.sum(), 1)).tolist()},
+    }
     return (
-        f'<div class="big"><b>{shown("exact", value)}</b><span>{what}</span>'
-        f"<span>95 % interval {100 * low:.1f} to {100 * high:.1f}</span></div>"
+        f'<div class="hero">{exact}{level_table(pipeline, found)}<dl class="facts">{facts}</dl>'
+        f"</div>{severity_bars(bar)}{severity_legend(depth)}"
     )
 
 
@@ -297,46 +302,16 @@ FACTS = {  # the figures beside exact answers and accuracy
 }
 
 
-def facts(found: Outcome) -> str:
-    """Return the other figures, each with what it is."""
-    items = "".join(
-        f"<div><dt>{safe(text)}</dt><dd>{shown(name, found.metrics[name])}</dd></div>"
-        for name, text in FACTS.items()
-        if found.metrics[name] is not None
-        and not (name in STOPPING and found.metrics["complete"] == 1)
-    )
-    return f'<dl class="facts">{items}</dl>'
-
-
-def severity(found: Outcome) -> str:
-    """Return how bad the mistakes are, as one bar."""
-    depth = found.space.hierarchy.depth
-    levels = wrong_levels(found.answers)[found.answers.counted].numpy()
-    counts = np.bincount(levels, minlength=depth + 1)
-    bar = {
-        "candidates": ["model"],
-        "labels": ["rows, in %"],
-        "severity": {"model": (counts / max(counts.sum(), 1)).tolist()},
-    }
-    return severity_bars(bar) + severity_legend(depth)
-
-
-def classes_note(found: Outcome) -> str:
-    """Return what the figures of the classes are about."""
-    absent = int((found.targets.sum(dim=0) == 0).sum())
-    note = f"The prediction is what the decoder {found.answered_by} answers."
-    if absent:
-        has = "class has" if absent == 1 else "classes have"
-        note += f" {absent:,} {has} no row here, and so no recall."
-    return safe(note)
-
-
 def settings(pipeline: Pipeline) -> str:
     """Return what the model is, and on what and how it was trained."""
     config: Mapping[str, Any] = pipeline.config
     recipe, data = config.get("recipe", {}), config.get("data", {})
     spec = pipeline.network_spec
     loss = ", ".join(filter(None, [recipe.get("loss"), as_text(recipe.get("loss_options") or {})]))
+    counts = [
+        f"{value:,}" if isinstance(value, int) else None
+        for value in (data.get("training_rows"), data.get("validation_rows"))
+    ]
     pairs: dict[str, object] = {
         "recipe": recipe.get("name"),
         "chosen because": recipe.get("because"),
@@ -347,18 +322,13 @@ def settings(pipeline: Pipeline) -> str:
         "decoder": pipeline.decoder,
         "trained on": data.get("name"),
         "source": data.get("source"),
-        "training rows": numbers(data.get("training_rows")),
-        "validation rows": numbers(data.get("validation_rows")),
+        "training rows": counts[0],
+        "validation rows": counts[1],
         "changed since": as_text(config["history"]) if config.get("history") else None,
         "fingerprint of the hierarchy": pipeline.hierarchy.fingerprint[:16],
         "versions": as_text(config.get("versions", {})),
     }
     return pairs_table(pairs)
-
-
-def numbers(value: Any) -> str | None:
-    """Return a count in full; None where it is unknown."""
-    return f"{value:,}" if isinstance(value, int) else None
 
 
 EVIDENCE = 3  # remembered rows behind a mistake
@@ -408,60 +378,48 @@ def model_page(
     shown = Thumbnails([dataset.inputs, *([] if every is None else [every.inputs])])
     data = interactive(pipeline, found, split, shown)
     leave, stop = leave_curve(found), stop_curve(found)
+    note = f"The prediction is what the decoder {found.answered_by} answers."
+    absent = int((found.targets.sum(dim=0) == 0).sum())
+    if absent:
+        has = "class has" if absent == 1 else "classes have"
+        note += f" {absent:,} {has} no row here, and so no recall."
+    warning = ""
+    if trained_on or (trained_on is None and split == "train"):
+        seen = (
+            f"The model was trained on {trained_on:,} of these {plural(len(dataset), 'row')}"
+            if trained_on
+            else 'These rows are the split "train": the model was probably trained on them'
+        )
+        seen = safe(f"{seen}, so the figures on this page are too good for new rows.")
+        warning = f'<p class="warning" role="note">{seen}</p>'
+    mistakes, worst = "", data["candidates"][0]["worst"]
+    if worst:
+        nearest = " Of a row with several labels, the nearest is shown." if found.several else ""
+        mistakes = Template(asset("mistakes.html")).substitute(
+            heights=heights(max(height for *_, height, _, _ in worst)), nearest=nearest
+        )
     return Template(asset("model.html")).substitute(
         title=safe(f"hierlearn model: {name}"),
         name=safe(name),
         headline=headline(pipeline, found, split),
-        warning=training_note(len(dataset), split, trained_on),
+        warning=warning,
         policy=script_policy(script),
         style=asset("style.css"),
         results=results(pipeline, found),
-        classes_note=classes_note(found),
+        classes_note=safe(note),
         levels="".join(
             f'<option value="{one}">level {one}</option>'
             for one in range(1, found.space.hierarchy.depth + 1)
         ),
-        confusions=confusions_section(found),
+        confusions=confusion_section(found),
         reliability=reliability_panels(reliabilities(found)),
         risk=f'<div class="beside"><figure>{risk_plot(leave, stop)}</figure>'
         f"{risk_table(leave, stop)}</div>",
-        mistakes=mistakes_section(data, found),
+        mistakes=mistakes,
         settings=settings(pipeline),
         data=embed(data),
         script=script,
     )
-
-
-def training_note(rows: int, split: str, trained_on: int | None) -> str:
-    """Return a warning where rows are training rows, as far as that is known."""
-    if trained_on:
-        rows_seen = f"The model was trained on {trained_on:,} of these {plural(rows, 'row')}"
-    elif trained_on is None and split == "train":
-        rows_seen = 'These rows are the split "train": the model was probably trained on them'
-    else:
-        return ""
-    note = safe(f"{rows_seen}, so the figures on this page are too good for new rows.")
-    return f'<p class="warning" role="note">{note}</p>'
-
-
-def confusions_section(found: Outcome) -> str:
-    """Return the section of the confusions; nothing where rows have several labels."""
-    pairs = [] if found.several else confusions(found)
-    if not pairs:
-        return ""
-    hierarchy = found.space.hierarchy
-    return Template(asset("confusions.html")).substitute(
-        pairs=confusion_tables(pairs, hierarchy), highest=hierarchy.root_height
-    )
-
-
-def mistakes_section(data: dict[str, Any], found: Outcome) -> str:
-    """Return the section of the mistakes; nothing where there are none."""
-    if not data["candidates"][0]["worst"]:
-        return ""
-    highest = max(height for *_, height, _, _ in data["candidates"][0]["worst"])
-    nearest = " Of a row with several labels, the nearest is shown." if found.several else ""
-    return Template(asset("mistakes.html")).substitute(heights=heights(highest), nearest=nearest)
 
 
 def interactive(
@@ -524,8 +482,15 @@ def evidence_of(
 SHOWN = 12  # pairs before the fold
 
 
-def confusion_tables(found: list[dict[str, Any]], hierarchy: Hierarchy) -> str:
-    """Return the pairs as a table, the rarer ones folded."""
+def confusion_section(found: Outcome) -> str:
+    """Return the pairs of classes that are confused, the rarer ones folded.
+
+    Nothing where rows have several labels.
+    """
+    pairs = [] if found.several else confusions(found)
+    if not pairs:
+        return ""
+    hierarchy = found.space.hierarchy
     heads = ["true", "predicted", "rows", "of the true class", "meet at", "height"]
     rows = [
         [
@@ -536,13 +501,13 @@ def confusion_tables(found: list[dict[str, Any]], hierarchy: Hierarchy) -> str:
             class_cell(hierarchy, one["lca"]),
             f'<td class="number">{one["height"]} of {hierarchy.root_height}</td>',
         ]
-        for one in found
+        for one in pairs
     ]
     shown = table(heads, rows[:SHOWN], kind="confusions")
-    if len(rows) <= SHOWN:
-        return shown
-    rest = table(heads, rows[SHOWN:], kind="confusions")
-    return shown + f"<details><summary>The next {len(rows) - SHOWN}</summary>{rest}</details>"
+    if len(rows) > SHOWN:
+        rest = table(heads, rows[SHOWN:], kind="confusions")
+        shown += f"<details><summary>The next {len(rows) - SHOWN}</summary>{rest}</details>"
+    return Template(asset("confusions.html")).substitute(pairs=shown, highest=hierarchy.root_height)
 
 
 def class_cell(hierarchy: Hierarchy, number: int) -> str:

@@ -1,13 +1,16 @@
-"""Labels as other libraries batch them: class indices, or (N, C) rows.
+"""What the integrations share: labels as other libraries batch them, and the state of a curriculum.
 
     IGNORED   -100: does not count. As a class index it is a row without any known label.
     UNKNOWN   -1: an unknown entry of a row that counts as a whole
 
-Both are marks of what is unknown, in place of a mask, for which loaders have no room.
+Both are marks of what is unknown, in place of a mask, for which loaders have no room. Labels are
+class indices, or (N, C) rows. Checkpoints keep the state of a curriculum, and evaluating must not
+change it.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,10 +20,11 @@ from hierlearn.errors import HierlearnError
 from hierlearn.losses.indices import IndexTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.hierarchy.names import Label
+    from hierlearn.losses import Loss
 
 IGNORED = -100  # what torch and transformers do not count
 UNKNOWN = -1
@@ -69,3 +73,50 @@ class LabelReader(nn.Module):
         targets = self.table(labels.masked_fill(~known, 0))
         mask = known[:, None].expand_as(targets).contiguous()
         return targets & mask, mask
+
+
+# ---------------------------------------- curricula
+
+WHOLE, EPOCH = "loss/", "epoch/"  # what begins the names of state_dict and of epoch_state
+
+
+def curriculum_state(loss: Loss) -> dict[str, Tensor]:
+    """Return copies of the state of a loss: its ``state_dict`` and its ``epoch_state``."""
+    parts = ((WHOLE, loss.state_dict()), (EPOCH, loss.epoch_state()))
+    return {
+        f"{begin}{name}": value.detach().clone()
+        for begin, state in parts
+        for name, value in state.items()
+    }
+
+
+def load_curriculum_state(loss: Loss, state: Mapping[str, Tensor]) -> None:
+    """Restore what ``curriculum_state`` returned.
+
+    Raises:
+        HierlearnError: where the state is that of another loss or another hierarchy.
+    """
+    own = {name: tuple(value.shape) for name, value in curriculum_state(loss).items()}
+    given = {name: tuple(value.shape) for name, value in state.items()}
+    if own != given:
+        raise HierlearnError(
+            f"the checkpoint holds {given or 'no state'} of a curriculum, but this "
+            f"{type(loss).__name__} has {own or 'no state'}; resume with the loss and the "
+            f"hierarchy of the checkpoint"
+        )
+    parts = {
+        begin: {name.removeprefix(begin): state[name] for name in state if name.startswith(begin)}
+        for begin in (WHOLE, EPOCH)
+    }
+    loss.load_state_dict(parts[WHOLE])
+    loss.load_epoch_state(parts[EPOCH])
+
+
+@contextmanager
+def unchanged(loss: Loss) -> Iterator[None]:
+    """Leave the state of a curriculum as it is: the rows of an evaluation are not of the epoch."""
+    state = curriculum_state(loss)
+    try:
+        yield
+    finally:
+        load_curriculum_state(loss, state)
