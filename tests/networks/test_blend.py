@@ -12,8 +12,8 @@ from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.links import HeadOutput
 from hierlearn.networks import InputSpec, read_output
-from hierlearn.networks.blend import Blend, PartSpec, memories_alone, memory_shares
-from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.blend import Blend, memories_alone, memory_shares
+from hierlearn.networks.build import HeadSpec, NetworkSpec, PartSpec, build_network
 from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.memories import embed, embeddings_of, memory_heads
 

@@ -12,8 +12,8 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import LINKS
 from hierlearn.memory import DISTANCES, Candidates, LabelSets, Remembered, SetCandidates
 from hierlearn.networks import InputSpec, Network
-from hierlearn.networks.blend import Blend, PartSpec
-from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
+from hierlearn.networks.blend import Blend
+from hierlearn.networks.build import HeadSpec, NetworkSpec, PartSpec, build_network
 from hierlearn.networks.heads import HEADS, make_head
 from hierlearn.networks.memories import embed, memory_heads, set_memory
 from tolerances import FLOAT32, FLOAT32_SUMS

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
 
-    Kind = Literal["steps", "mass", "log-odds"]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
+Kind = Literal["steps", "mass", "log-odds"]
 LEAST = 1e-6  # a probability of held-out rows is no further from 0 and 1
 SLACK = 5e-3  # by which masses may miss 1: predictions are kept in half precision
 KNOTS = (0.1, 0.01)  # p where the slope of log-odds changes, beside 0.5

@@ -9,8 +9,8 @@ probabilities is coherent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -20,50 +20,14 @@ from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.network import read_output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import TypeGuard
 
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.networks.build import NetworkSpec
+    from hierlearn.networks.build import PartSpec
 
 BLEND = "blend"  # the name in a NetworkSpec
 SEPARATOR = "."  # between the number of a part and the name of one of its heads
-
-
-@dataclass(frozen=True)
-class PartSpec:
-    """A network of a blend, as plain values.
-
-    Attributes:
-        name: what it is called.
-        network: how to build it.
-        link: by which its logits are read.
-        answers: the weight of every answer that counts: of a head by name, or of their average.
-        begin: the first of its columns among those of all inputs.
-    """
-
-    name: str
-    network: NetworkSpec
-    link: str
-    answers: Mapping[str, float]
-    begin: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "name": self.name,
-            "network": self.network.to_dict(),
-            "link": self.link,
-            "answers": dict(self.answers),
-            "begin": self.begin,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> PartSpec:
-        """Restore what ``to_dict`` returned."""
-        from hierlearn.networks.build import NetworkSpec
-
-        return cls(**{**values, "network": NetworkSpec.from_dict(values["network"])})
 
 
 class Blend(nn.Module):

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
 from hierlearn.backbones import find_backbone, names_backbone
 from hierlearn.errors import HierlearnError, plural, unknown_name
-from hierlearn.networks.blend import PartSpec, build_blend
+from hierlearn.files.structured import Range
+from hierlearn.networks.blend import build_blend
 from hierlearn.networks.ensemble import ensemble_of, networks_in
 from hierlearn.networks.heads import LinearHead, make_head
 from hierlearn.networks.images import make_augment
@@ -46,7 +47,7 @@ class HeadSpec:
     """
 
     kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,9 @@ class NetworkSpec:
 
     name: str
     inputs: InputSpec
-    options: Mapping[str, Any] = field(default_factory=dict)
-    members: int | None = None
-    heads: Mapping[str, HeadSpec] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    members: Annotated[int, Range(1, 1_000)] | None = None
+    heads: dict[str, HeadSpec] = field(default_factory=dict)
     parts: tuple[PartSpec, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,6 +105,40 @@ class NetworkSpec:
         named = [] if names_backbone(self.name) else [self.name]
         named += [head.kind for head in self.heads.values()]
         return [one for one in named if is_spelled(one)]
+
+
+@dataclass(frozen=True)
+class PartSpec:
+    """A network of a blend, as plain values.
+
+    Attributes:
+        name: what it is called.
+        network: how to build it.
+        link: by which its logits are read.
+        answers: the weight of every answer that counts: of a head by name, or of their average.
+        begin: the first of its columns among those of all inputs.
+    """
+
+    name: str
+    network: NetworkSpec
+    link: str
+    answers: dict[str, float]
+    begin: Annotated[int, Range(0)] = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "name": self.name,
+            "network": self.network.to_dict(),
+            "link": self.link,
+            "answers": dict(self.answers),
+            "begin": self.begin,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PartSpec:
+        """Restore what ``to_dict`` returned."""
+        return cls(**{**values, "network": NetworkSpec.from_dict(values["network"])})
 
 
 def find_factory(name: str) -> Callable[..., nn.Module]:

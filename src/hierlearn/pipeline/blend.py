@@ -39,8 +39,8 @@ from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks import read_output
-from hierlearn.networks.blend import BLEND, Blend, PartSpec
-from hierlearn.networks.build import NetworkSpec
+from hierlearn.networks.blend import BLEND, Blend
+from hierlearn.networks.build import NetworkSpec, PartSpec
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.inputs import InputSpec
 from hierlearn.networks.network import AVERAGE
@@ -488,7 +488,9 @@ def assemble(
             drop_heads(prepared.network, [one for one in names if one not in answers[name]])
             kept = {one: head for one, head in spec.heads.items() if one in answers[name]}
             spec = replace(spec, heads=kept)
-        specs.append(PartSpec(name, spec, link_name(prepared.link), answers[name], begin[name]))
+        specs.append(
+            PartSpec(name, spec, link_name(prepared.link), dict(answers[name]), begin[name])
+        )
         networks.append(prepared.network)
     first = parts[0][1]
     preprocessor = side_by_side(steps) if steps else None

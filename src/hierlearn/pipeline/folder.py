@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import torch
 
 from hierlearn.backbones.backbone import check_numbers
+from hierlearn.decoding.scaling import Scaling  # noqa: TC001 (read by the schema)
 from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import SMALL, open_regular, parse_json, read_json, read_text
 from hierlearn.files.structured import Extra, Range, check, read_log
@@ -53,7 +54,7 @@ from hierlearn.files.writing import (
     sync_folder,
     uninterrupted,
 )
-from hierlearn.networks.build import build_network
+from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.heads import HEADS
 from hierlearn.pipeline.memory_files import MANIFEST, OLD, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.networks.build import NetworkSpec
 
 Read = TypeVar("Read")
 TRIES = 100  # to read a model that others replace
@@ -378,66 +378,15 @@ KNOWN = (*FILES[:2], ROWS_FILE)
 DIGEST = r"[0-9a-f]{64}"
 CHECKSUM = re.compile(rf',\n  "sha256": "({DIGEST})"\n}}\n\Z')
 BLOCK = 1 << 20  # bytes read at a time
-Name = Annotated[str, Range(1, 10_000)]
 Size = Annotated[int, Range(0, 2**40)]
 
 
 @dataclass
-class Inputs:
-    """What a network reads."""
-
-    kind: Name
-    shape: list[Size] = field(default_factory=list)
-    parts: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass
-class Head:
-    """A head of a network."""
-
-    kind: Name
-    options: dict[str, Any]
-
-
-@dataclass
-class Network:
-    """How to build a network."""
-
-    name: Name
-    inputs: Inputs
-    options: dict[str, Any]
-    members: Annotated[int, Range(1, 1_000)] | None
-    heads: dict[str, Head] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
-
-
-@dataclass
-class Part:
-    """A network of a blend."""
-
-    name: Name
-    network: Network
-    link: Name
-    answers: dict[str, float]
-    begin: Size = 0
-
-
-@dataclass
-class Decoder:
+class DecoderSpec:
     """How decisions are made."""
 
-    name: Name
+    name: str
     options: dict[str, Any]
-
-
-@dataclass
-class Scaled:
-    """How probabilities are scaled."""
-
-    kind: Literal["steps", "mass", "log-odds"]
-    slopes: list[float]
-    shares: list[float]
-    empty: bool = False
 
 
 @dataclass
@@ -469,14 +418,14 @@ class ModelConfig(Extra):
     format: Literal["hierlearn.model"]
     version: int
     fingerprint: Annotated[str, Range(64, 64)]
-    network: Network
-    link: Name
-    decoder: Decoder
+    network: NetworkSpec
+    link: str
+    decoder: DecoderSpec
     terminals: list[Size]
     preprocessing: dict[str, Any] | None
     files: dict[str, Annotated[str, Range(64, 64)]]
     answer: str = ""
-    scaling: Scaled | None = None
+    scaling: Scaling | None = None
     name: str | None = None
     license: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
