@@ -15,7 +15,7 @@ from hierlearn import HierarchicalClassifier
 from hierlearn.cli import app, commands, train
 from hierlearn.cli.generate import add_commands, described, given, given_fields, takes
 from hierlearn.cli.train import option_kinds, read_config
-from hierlearn.estimator.parameters import Own, make_plan, parameters_of, signature_of
+from hierlearn.estimator.parameters import EstimatorOptions, make_plan, parameters_of, signature_of
 from hierlearn.lab.commands import studies as study_commands
 from hierlearn.lab.protocol import Protocol
 from hierlearn.losses import LOSSES
@@ -75,7 +75,7 @@ def test_a_new_field_arrives_everywhere(tmp_path):
     (tmp_path / "run.yaml").write_text("momentum: 0.25\n")
     kinds = option_kinds(toy, without=())
     assert read_config(tmp_path / "run.yaml", kinds) == {"momentum": 0.25}
-    parameters = {one.name: one for one in signature_of(parameters_of(Plan, Toy, Own))}
+    parameters = {one.name: one for one in signature_of(parameters_of(Plan, Toy, EstimatorOptions))}
     assert parameters["momentum"].default is None
     assert parameters["momentum"].kind is Parameter.KEYWORD_ONLY
     assert Toy.from_dict({"momentum": 0.5}).momentum == 0.5

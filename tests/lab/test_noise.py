@@ -14,12 +14,19 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab import runner as module
 from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.corpora.synthetic import corrupt_hierarchy, make_synthetic
-from hierlearn.lab.noise import Cell, cells, corrupt, default_candidates, noise_study
+from hierlearn.lab.noise import (
+    Cell,
+    cells,
+    corrupt,
+    default_candidates,
+    evaluate_decisions,
+    noise_study,
+)
 from hierlearn.lab.noise_figures import DECIDED
 from hierlearn.lab.protocol import Noise
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import summarize
-from hierlearn.reports.decisions import Truth, evaluate_decisions
+from hierlearn.reports.decisions import Truth
 from hierlearn.training.choose import Facts, choose_recipe
 from lab.small_studies import dataset, protocol, run
 

@@ -10,7 +10,7 @@ from hierlearn import HierarchicalClassifier
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import blend as best
 from hierlearn.pipeline import train
-from hierlearn.pipeline.blend import BlendTraining, lend, lent_workers
+from hierlearn.pipeline.blend import WORKERS, BlendTraining, use_workers
 from hierlearn.pipeline.run import Reporting
 from hierlearn.service.engine import Serial, open_executor, use_executor
 from hierlearn.training import Plan
@@ -70,26 +70,26 @@ def test_processes_train_the_same_blend(expected, tmp_path, folder):
     threads = torch.get_num_threads()
     out = tmp_path / "model" if folder else None
     with use_executor(2):
-        assert lent_workers().workers == 2
+        assert WORKERS.get().workers == 2
         found = train(problem(), PLAN, out, reporting=QUIET)
-    assert lent_workers() is None
+    assert WORKERS.get() is None
     assert torch.get_num_threads() == threads
     assert_same(found, expected)
 
 
 def test_this_process_trains_nothing_itself(expected, monkeypatch):
     monkeypatch.setattr(BlendTraining, "_train", lambda *given: pytest.fail("trained here"))
-    with lend(Counting()):
+    with use_workers(Counting()):
         assert_same(train(problem(), PLAN, reporting=QUIET), expected)
 
 
 def test_an_interrupted_run_goes_on_with_what_is_missing_on_any_executor(expected, tmp_path):
     folder = tmp_path / "model"
-    with lend(Counting(most=7)), pytest.raises(KeyboardInterrupt):
+    with use_workers(Counting(most=7)), pytest.raises(KeyboardInterrupt):
         train(problem(), PLAN, folder, reporting=QUIET)
     assert len(list((folder / "blend").glob("*.safetensors"))) == 7
     again = Counting()
-    with lend(again):
+    with use_workers(again):
         found = train(problem(), PLAN, folder, resume=True, reporting=QUIET)
     assert again.count == 10 - 7 + len(found.network_spec.parts)
     assert_same(found, expected)
@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on_with_what_is_missing_on_any_executor(expecte
 def test_without_any_time_one_part_is_trained_all_the_same():
     said = []
     plan = replace(PLAN, time_limit=1e-6)
-    with lend(Counting()):
+    with use_workers(Counting()):
         found = train(problem(), plan, reporting=replace(QUIET, on_message=said.append))
     assert [part.name for part in found.network_spec.parts] == ["near"]
     assert sum("left out, it would take too long" in text for text in said) == 2
@@ -109,14 +109,14 @@ def test_the_classifier_uses_an_executor_that_is_lent(monkeypatch):
     y = [labels[0] for labels in dataset.labels]
     classifier = HierarchicalClassifier(effort="best", epochs=2, batch_size=8, ensemble_size=1)
     monkeypatch.setattr(BlendTraining, "_train", lambda *given: pytest.fail("trained here"))
-    with lend(counting):
+    with use_workers(counting):
         classifier.fit(dataset.inputs, y)
     assert counting.count > 10
 
 
 def test_any_executor_may_be_lent(expected):
     with open_executor("processes", workers=2) as executor, use_executor(executor):
-        assert lent_workers() is executor
+        assert WORKERS.get() is executor
     with pytest.raises(HierlearnError, match="executor must be at least 1"), use_executor(0):
         pass
     with use_executor(1) as nothing, nullcontext():
@@ -124,5 +124,8 @@ def test_any_executor_may_be_lent(expected):
 
 
 def test_an_executor_is_refused_under_torchrun():
-    with lend(Serial()), pytest.raises(HierlearnError, match="an executor needs a single process"):
+    with (
+        use_workers(Serial()),
+        pytest.raises(HierlearnError, match="an executor needs a single process"),
+    ):
         BlendTraining(problem(), PLAN, Processes(0, 2, CPU), None, QUIET)

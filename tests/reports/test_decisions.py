@@ -8,8 +8,9 @@ import torch
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.lab.noise import evaluate_decisions
 from hierlearn.lab.summary import summarize
-from hierlearn.reports.decisions import Decisions, Truth, evaluate_decisions
+from hierlearn.reports.decisions import Decisions, Truth
 from lab.small_studies import run
 from losses.random_batches import random_hierarchy
 from reports.handmade_study import stored_rows

@@ -28,7 +28,7 @@ PLACE = "{parameters}"  # where a docstring takes the list of parameters
 
 
 @dataclass(frozen=True)
-class Own:
+class EstimatorOptions:
     """What only the estimator has, or has with another default."""
 
     valid_fraction: float = setting(
@@ -69,7 +69,7 @@ def parameters_of(*classes: type) -> dict[str, tuple[Setting, Any]]:
     return found
 
 
-PARAMETERS = parameters_of(Plan, Settings, Own)
+PARAMETERS = parameters_of(Plan, Settings, EstimatorOptions)
 
 
 def signature_of(found: Mapping[str, tuple[Setting, Any]]) -> list[Parameter]:

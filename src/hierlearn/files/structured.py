@@ -38,7 +38,7 @@ WORDS: dict[Any, str] = {
     float: "a number",
     bool: "true or false",
 }
-WORDS |= {None: "null", NoneType: "null", list: "a list"}
+WORDS |= {None: "null", NoneType: "null", list: "a list", tuple: "a list"}
 LONGEST_KEY = 40  # characters of a key that a message shows
 
 
@@ -61,7 +61,7 @@ def check(
 
     A dataclass is an object whose fields are its keys; a field with a default may be missing.
     ``Extra`` among the bases allows other keys, too. Beside them: str, int, float, bool, None, Any,
-    Literal, list[...], dict[str, ...], unions, and ``Annotated[int, Range(1, 8)]``.
+    Literal, list[...], tuple[..., ...], dict[str, ...], unions, and ``Annotated[int, Range(1, 8)]``.
 
     Args:
         path: the file.
@@ -103,7 +103,7 @@ def mismatch(value: Any, schema: Any, key: str) -> str | None:
             return wrongs[parts.index(others[0])]
     elif is_dataclass(schema) and isinstance(value, dict):
         return object_mismatch(value, schema, key)
-    elif origin is list and isinstance(value, list):
+    elif origin in (list, tuple) and isinstance(value, list):
         inside = (mismatch(one, parts[0], f"{key}[{n}]") for n, one in enumerate(value))
         return next(filter(None, inside), None)
     elif origin is dict and isinstance(value, dict):

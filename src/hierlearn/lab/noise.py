@@ -28,6 +28,7 @@ import torch
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError, arg, quoted, unknown_name
 from hierlearn.files.writing import is_empty
+from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.compare import begin, run_studies, uses_gpu
@@ -40,12 +41,15 @@ from hierlearn.lab.noise_figures import DECIDED, SCORES, summarize_noise
 from hierlearn.lab.protocol import KINDS, Noise, Protocol
 from hierlearn.lab.runner import check_test_rows, with_training_rows
 from hierlearn.lab.study import StudyError, holds_studies
-from hierlearn.reports.decisions import Truth, evaluate_decisions
+from hierlearn.metrics.measure import find_metric
+from hierlearn.reports.decisions import Truth, hits_on_path
 from hierlearn.service.engine import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
 
     from hierlearn.datasets import Dataset
     from hierlearn.hierarchy import Hierarchy
@@ -299,3 +303,38 @@ def machine() -> dict[str, Any]:
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
     return found
+
+
+def evaluate_decisions(
+    truth: Truth, decided: NDArray[Any], metrics: Sequence[str]
+) -> dict[str, list[float]]:
+    """Return metrics of decided classes, one value per seed, with ``level-m`` of every level.
+
+    A decision is scored as the one class that could be meant: 1, all others 0.
+
+    Args:
+        truth: the labels.
+        decided: (S, N) class numbers; any class may be decided, inner ones too.
+        metrics: names of METRICS that read the best class.
+    """
+    hierarchy = truth.hierarchy
+    space = LabelSpace(hierarchy, range(len(hierarchy)))
+    found: dict[str, list[float]] = {name: [] for name in metrics}
+    for classes in decided.astype(np.int64):
+        scores = torch.zeros(truth.targets.shape)
+        scores[torch.arange(len(truth)), torch.from_numpy(classes)] = 1
+        for name in metrics:
+            found[name].append(float(find_metric(name)(scores, truth.targets, space)))
+        hits = rows_by_level(hierarchy, *hits_on_path(truth, classes))
+        counts = rows_by_level(hierarchy, truth.rows, truth.closed)
+        accuracies = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+        for level, value in enumerate(accuracies.tolist(), start=1):
+            found.setdefault(f"level-{level}", []).append(value)
+    return found
+
+
+def rows_by_level(hierarchy: Hierarchy, rows: Ints, classes: Ints) -> Ints:
+    """Return (L,) how many different rows have a class of each level."""
+    size = hierarchy.depth + 1
+    found = np.unique(rows * size + hierarchy.levels[classes])
+    return np.bincount(found % size, minlength=size)[1:]

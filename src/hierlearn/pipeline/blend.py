@@ -8,7 +8,7 @@
 
 Test rows are never looked at; rows of the split "valid" are training rows here. Results of step 1
 and 3 are stored as they come, so that an interrupted run resumes with the next training. Where
-workers are lent (``hierlearn.service.engine.use_executor``), they train all of step 1 at
+workers are at hand (``hierlearn.service.engine.use_executor``), they train all of step 1 at
 once, and all of step 3.
 """
 
@@ -104,7 +104,7 @@ class BlendTraining(Job):
     def __post_init__(self) -> None:
         self.plan = resolve_backbone(self.plan)
         check_free_choice(self.plan)
-        self.workers = lent_workers()
+        self.workers = WORKERS.get()
         for what, given in (("time_limit", self.plan.time_limit), ("an executor", self.workers)):
             if given is not None and self.here.world > 1:
                 raise HierlearnError(f"{what} needs a single process; leave it out under torchrun")
@@ -631,22 +631,17 @@ class Workers(Protocol):
         """Run jobs, and yield how each ended: its number, and ``result()``."""
 
 
-_lent: ContextVar[Workers | None] = ContextVar("workers", default=None)
+WORKERS: ContextVar[Workers | None] = ContextVar("workers", default=None)
 
 
 @contextmanager
-def lend(workers: Workers) -> Iterator[None]:
+def use_workers(workers: Workers) -> Iterator[None]:
     """Let trainings in this block use workers."""
-    token = _lent.set(workers)
+    token = WORKERS.set(workers)
     try:
         yield
     finally:
-        _lent.reset(token)
-
-
-def lent_workers() -> Workers | None:
-    """Return the workers that a training may use; None where it trains by itself."""
-    return _lent.get()
+        WORKERS.reset(token)
 
 
 # ---------------------------------------- results

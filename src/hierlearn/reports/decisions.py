@@ -43,7 +43,6 @@ from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.names import shorten
 from hierlearn.metrics.inputs import best_classes
-from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -196,46 +195,6 @@ def hits_on_path(truth: Truth, classes: Ints) -> tuple[Ints, Ints]:
     rows = np.repeat(np.arange(len(classes)), np.diff(offsets))
     right = truth.contains(rows, closed)
     return rows[right], closed[right]
-
-
-def level_accuracies(truth: Truth, classes: Ints) -> list[float]:
-    """Return the accuracy of each level of (N,) decided classes, NaN without rows."""
-    hits = rows_by_level(truth.hierarchy, *hits_on_path(truth, classes))
-    counts = rows_by_level(truth.hierarchy, truth.rows, truth.closed)
-    found: list[float] = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan).tolist()
-    return found
-
-
-def rows_by_level(hierarchy: Hierarchy, rows: Ints, classes: Ints) -> Ints:
-    """Return (L,) how many different rows have a class of each level."""
-    size = hierarchy.depth + 1
-    found = np.unique(rows * size + hierarchy.levels[classes])
-    return np.bincount(found % size, minlength=size)[1:]
-
-
-def evaluate_decisions(
-    truth: Truth, decided: NDArray[Any], metrics: Sequence[str]
-) -> dict[str, list[float]]:
-    """Return metrics of decided classes, one value per seed, with ``level-m`` of every level.
-
-    A decision is scored as the one class that could be meant: 1, all others 0.
-
-    Args:
-        truth: the labels.
-        decided: (S, N) class numbers; any class may be decided, inner ones too.
-        metrics: names of METRICS that read the best class.
-    """
-    hierarchy = truth.hierarchy
-    space = LabelSpace(hierarchy, range(len(hierarchy)))
-    found: dict[str, list[float]] = {name: [] for name in metrics}
-    for classes in decided.astype(np.int64):
-        scores = torch.zeros(truth.targets.shape)
-        scores[torch.arange(len(truth)), torch.from_numpy(classes)] = 1
-        for name in metrics:
-            found[name].append(float(find_metric(name)(scores, truth.targets, space)))
-        for level, value in enumerate(level_accuracies(truth, classes), start=1):
-            found.setdefault(f"level-{level}", []).append(value)
-    return found
 
 
 def decide(p: Tensor, space: LabelSpace) -> dict[str, NDArray[Any]]:

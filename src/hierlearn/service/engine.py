@@ -697,7 +697,7 @@ def use_executor(executor: Executor | int) -> Iterator[None]:
     Args:
         executor: any Executor, or how many processes of this machine train at a time.
     """
-    from hierlearn.pipeline.blend import lend
+    from hierlearn.pipeline.blend import use_workers
 
-    with engine_of(executor) as engine, lend(engine):
+    with engine_of(executor) as engine, use_workers(engine):
         yield

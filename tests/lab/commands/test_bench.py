@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hierlearn.lab.commands.bench import DEFAULT, notes, spread
-from hierlearn.pipeline.run import Profile
+from hierlearn.lab.commands.bench import DEFAULT, Profile, notes, spread
 from hierlearn.training.solvers.timeline import PARTS
 
 DATA = "bench rows.csv --label class --split part --device cpu"

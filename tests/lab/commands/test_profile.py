@@ -7,7 +7,7 @@ import torch
 
 from hierlearn import Dataset, Plan
 from hierlearn.errors import HierlearnError
-from hierlearn.pipeline.run import profile
+from hierlearn.lab.commands.bench import profile
 from hierlearn.training.prepare import prepare
 from hierlearn.training.processes import Processes
 from hierlearn.training.solvers.timeline import PARTS
