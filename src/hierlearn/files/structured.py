@@ -61,7 +61,7 @@ def check(
 
     A dataclass is an object whose fields are its keys; a field with a default may be missing.
     ``Extra`` among the bases allows other keys, too. Beside them: str, int, float, bool, None, Any,
-    Literal, list[...], tuple[..., ...], dict[str, ...], unions, and ``Annotated[int, Range(1, 8)]``.
+    Literal, list[...] and tuple[..., ...], dict[str, ...], unions, ``Annotated[int, Range(1, 8)]``.
 
     Args:
         path: the file.
