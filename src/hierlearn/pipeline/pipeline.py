@@ -36,8 +36,7 @@ from hierlearn.decoding import make_decoder
 from hierlearn.decoding.scaling import Scaling
 from hierlearn.errors import DataError, HierlearnError, plural, printable
 from hierlearn.features import Preprocessor, from_state
-from hierlearn.features.numbers import NumericPreprocessor
-from hierlearn.features.piecewise import PiecewiseLinearPreprocessor
+from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors

@@ -40,7 +40,6 @@ import numpy as np
 import torch
 
 from hierlearn.decoding.probabilities import terminal_scores
-from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.names import shorten
 from hierlearn.metrics.inputs import best_classes
 
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy import Hierarchy, LabelSpace
 
     Ints = NDArray[np.int64]
     from collections.abc import Iterable
