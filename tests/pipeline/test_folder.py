@@ -258,7 +258,7 @@ def test_two_trainings_do_not_share_a_folder(old, tmp_path, is_new):
 
 
 def test_a_training_that_fails_early_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hierlearn.pipeline.train"].Single, "run", None)
+    monkeypatch.setattr(sys.modules["hierlearn.pipeline.train"].SingleTraining, "run", None)
     with pytest.raises(TypeError):
         train(problem(), OTHER, out=tmp_path / "m", reporting=QUIET)
     assert names(tmp_path) == []

@@ -290,9 +290,9 @@ def read_memory(
         joined = Shard.join(known)
         set_memory(network, held, joined.rows, part)
         indexes: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
-        for name, memory, number, rows in members_of_memories(network):
+        for name, memory, number, rows in members_of_memories(network) if part is None else ():
             path = folder / INDEX.format(head=name, member=number)
-            if part is None and path.name in names and find_spec("faiss") is not None:
+            if path.name in names and find_spec("faiss") is not None:
                 found = ApproximateIndex.load(path, rows)
                 indexes.setdefault(id(memory), (memory, []))[1].append(found)
         for memory, several in indexes.values():
