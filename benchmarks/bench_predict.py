@@ -29,8 +29,7 @@ import torch
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.datasets.tables.write import table_writer
 from hierlearn.pipeline import Pipeline
-from hierlearn.pipeline.answers import ClassNames
-from hierlearn.pipeline.predict import answer_names, class_answers
+from hierlearn.pipeline.answers import AnswerFormatter
 from machine import versions, write
 
 if TYPE_CHECKING:
@@ -162,9 +161,10 @@ def stages_of(pipeline: Pipeline, path: Path, rows: int, out: Path) -> dict[str,
         return found
 
     pipeline.network.eval()
-    decoder, names = pipeline.make_decoder(), ClassNames(pipeline.label_space)
+    formatter = AnswerFormatter(pipeline)
+    decoder = formatter.decoder
     chunks = iter(TableStream(path, features=pipeline.config["feature_names"]))
-    with table_writer(out, answer_names(pipeline)) as append:
+    with table_writer(out, formatter.names) as append:
         while (chunk := timed("reading", lambda: next(chunks, None))) is not None:
             for begin in range(0, len(chunk.lines), pipeline.batch_size()):
                 inputs = chunk.inputs[begin : begin + pipeline.batch_size()]
@@ -176,9 +176,10 @@ def stages_of(pipeline: Pipeline, path: Path, rows: int, out: Path) -> dict[str,
                 )
                 classes = timed("decoder", lambda p=p: decoder(p))
                 columns = timed(
-                    "columns", lambda p=p, classes=classes: class_answers(p, classes, names)
+                    "columns", lambda p=p, classes=classes: formatter.class_columns(p, classes)
                 )
-                timed("writing", lambda columns=columns: append(columns))
+                shown = {name: columns[name] for name in formatter.names}
+                timed("writing", lambda shown=shown: append(shown))
     return spent
 
 
