@@ -86,8 +86,9 @@ def check_risk(risk: float) -> None:
     """Raise unless a risk is a fraction."""
     level: object = risk  # which may come from anywhere
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        percent = isinstance(level, (int, float)) and 1 < level < 100
-        remedy = f"; write {level:g} % as {level / 100:g}" if percent else ""
+        remedy = ""
+        if isinstance(level, (int, float)) and 1 < level < 100:
+            remedy = f"; write {level:g} % as {level / 100:g}"
         raise HierlearnError(f"{arg('risk')} must lie between 0 and 1, not {shown(level)}{remedy}")
 
 
