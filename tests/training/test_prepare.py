@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from torch import nn
 
-from hierlearn import Dataset
+from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES, NumericPreprocessor, Preprocessor, TextPreprocessor
 from hierlearn.links import LINKS
@@ -274,3 +274,14 @@ def test_the_network_fits_what_the_preprocessing_produces(monkeypatch):
     ready = prepare(texts(), Plan(preprocessing="lengths"), CPU)
     assert ready.network_spec.inputs == InputSpec.numbers(2)
     assert ready.network_spec.name == "mlp"
+
+
+def test_validation_rows_keep_the_rows_of_one_id_together():
+    data = Dataset(np.zeros((60, 2)), [["a"], ["b"]] * 30, Hierarchy.from_paths(["a", "b"]))
+    plan = Plan(valid_fraction=0.2)
+    alone = split_rows(replace(data, ids=[str(row) for row in range(60)]), plan)
+    for one, two in zip(alone, split_rows(data, plan), strict=True):
+        assert one.tolist() == two.tolist()
+    rest, held = split_rows(replace(data, ids=[f"patient {row // 5}" for row in range(60)]), plan)
+    assert len(held) in (10, 15)
+    assert not {*(held // 5).tolist()} & {*(rest // 5).tolist()}

@@ -279,7 +279,16 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
             f"a fraction of {plan.valid_fraction} of {len(rows)} rows is {count} rows"
         )
     seed = Settings.from_dict(plan.settings).seed
-    shuffled = rows[torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()]
+    order = torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()
+    if count and dataset.ids is not None:
+        # Rows of one id, such as the recordings of a patient, stay together.
+        _, groups = np.unique([str(dataset.ids[row]) for row in rows], return_inverse=True)
+        first = np.full(len(rows), len(rows))
+        np.minimum.at(first, groups[order], np.arange(len(rows)))
+        order = order[np.argsort(first[groups[order]], kind="stable")]
+        ends = np.flatnonzero(np.diff(groups[order], append=-1)) + 1
+        count = int(ends[np.abs(ends[:-1] - count).argmin()]) if len(ends) > 1 else count
+    shuffled = rows[order]
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
