@@ -44,7 +44,7 @@ def make_job(kind, folder, tables, out, ending=".csv", **more):
         TableStream(one, id_column=key, keep=["class"], cells=600, **{given: columns})
         for one in tables
     ]
-    names = ("id", *model.names)
+    names = ("id", *model.formatter.names)
     return PartJob(predictor, streams, pieces_of(streams, 100), names, PartFolder(out, ending))
 
 

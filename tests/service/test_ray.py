@@ -136,7 +136,7 @@ def test_when_a_worker_is_killed_nothing_is_lost_and_nothing_doubled(cluster, fo
     table, log = write_rows("numbers", tmp_path / "rows.csv", ROWS, 3), tmp_path / "log"
     predictor = Slow(made_model("numbers", folder), log=str(log))
     stream = TableStream(table, features=["a", "b", "c"], id_column="id", cells=1024)
-    names = ("id", *predictor.model().names)
+    names = ("id", *predictor.model().formatter.names)
     parts = PartFolder(tmp_path / "out", ".csv")
     job = PartJob(predictor, [stream], pieces_of([stream], 256), names, parts)
     assert len(job.pieces) == 8
