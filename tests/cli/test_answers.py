@@ -265,6 +265,7 @@ for name in ("small", "big"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="needs Linux's account of memory")
 def test_memory_does_not_grow_with_the_scores(trained, tmp_path):
     for name, count in (("small", 60_000), ("big", 150_000)):

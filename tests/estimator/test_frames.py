@@ -45,6 +45,7 @@ def score(columns, **parameters):
     return classifier.fit(part[:600], Y[:600]).score(part[600:], Y[600:])
 
 
+@pytest.mark.slow
 def test_all_columns_together_beat_each_kind_alone(fitted):
     together = fitted.score(X[600:], Y[600:])
     alone = {

@@ -14,6 +14,7 @@ from training import sharded_worker as worker
 from training.datasets import plan, problem, read_records, state
 from two_processes import launch
 
+pytestmark = pytest.mark.slow
 CASES = [*worker.cases(worker.Path())]
 
 
