@@ -37,7 +37,11 @@ def prose(page):
 
 @pytest.mark.parametrize(
     "page",
-    [p for p in PAGES if blocks(p, "python") and p not in {DOCS / f"{w}.md" for w in WALKED}],
+    [
+        pytest.param(p, marks=[pytest.mark.slow] * (p.stem == "engines"))  # it starts Ray and Dask
+        for p in PAGES
+        if blocks(p, "python") and p not in {DOCS / f"{w}.md" for w in WALKED}
+    ],
     ids=lambda p: str(p.relative_to(REPO)),
 )
 def test_python_blocks_run_in_order_and_print_what_their_comments_say(page, tmp_path):

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 CODE = """
 import sys, types, warnings
 sys.path.insert(0, sys.argv[1])
@@ -26,11 +24,10 @@ for find in (find_timm, lambda: metrics.HitAtK(k=1)):
 """
 
 
-@pytest.mark.parametrize("line", ["raise RuntimeError('operator x::nms does not exist')", ""])
-def test_it_is_ignored_with_a_warning(tmp_path, line):
+def test_it_is_ignored_with_a_warning(tmp_path):
     package = tmp_path / "torchvision"
     package.mkdir()
-    (package / "__init__.py").write_text(line)
+    (package / "__init__.py").write_text("raise RuntimeError('operator x::nms does not exist')")
     info = tmp_path / "torchvision-9.9.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 9.9\n")
@@ -38,10 +35,6 @@ def test_it_is_ignored_with_a_warning(tmp_path, line):
         [sys.executable, "-c", CODE, str(tmp_path)], capture_output=True, text=True, check=True
     )
     said, spec, *rest = done.stdout.splitlines()
-    if not line:
-        assert said == "0 "
-        assert spec.startswith("ModuleSpec")
-        return
     assert said.startswith("1 torchvision 9.9 does not load beside torch 2.")
     assert "operator x::nms does not exist); install the two from the same place" in said
     assert spec == "None"

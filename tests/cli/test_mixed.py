@@ -83,6 +83,7 @@ def test_a_memory_explains_and_remembers_mixed_rows(call, files):
     assert "60 rows" in call("evaluate more new.csv")
 
 
+@pytest.mark.slow
 def test_compare_takes_a_mixed_table(call, files):
     line = "compare rows.csv --label class --ignore sku --methods bce,leaf-ce --seeds 2 --epochs 2"
     call(f"{line} --test-fraction 0.3 -o study")

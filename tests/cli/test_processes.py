@@ -152,6 +152,7 @@ def test_a_training_that_was_interrupted_at_once_starts_again_as_it_is_told(fold
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "word", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_study_says_that_it_continues(folder, number, word, code):
     job = start(folder, *COMPARE, *ENDLESS)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import networkx as nx
+import pytest
 import torch
 
 from hierlearn import Hierarchy
@@ -27,6 +28,7 @@ def ontology_files():
     return module
 
 
+@pytest.mark.slow
 def test_the_full_size(tmp_path):
     files = ontology_files()
     ontology = files.make_ontology()

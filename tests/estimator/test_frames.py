@@ -123,6 +123,7 @@ def test_missing_values_and_new_categories_are_answered(fitted):
     assert not np.array_equal(p, fitted.predict_proba(X[600:610]))
 
 
+@pytest.mark.slow
 def test_frames_of_numbers_are_what_they_were():
     numbers = FRAME[["price", "weight"]]
     a = HierarchicalClassifier(epochs=3, random_state=0).fit(numbers, Y)

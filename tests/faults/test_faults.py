@@ -31,7 +31,12 @@ def run_matrix(folder, *words):
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("job", FEW)
+SLOW = ("train --force", "compare")
+
+
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in FEW]
+)
 def test_some_faults_leave_the_old_or_the_new(tmp_path, job):
     found, said = run_matrix(tmp_path, job, "--every", str(FEW[job]), "--seed", "1")
     assert found[job]["failures"] == {}, said

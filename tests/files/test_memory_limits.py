@@ -71,6 +71,7 @@ def test_a_long_value_of_an_arff_file(tmp_path):
     assert "refused FILE, line 12, column 'a'" in outcome(tmp_path / "x.arff", 500 * MB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [20_000, 1_000_000])
 def test_a_chain_of_classes(tmp_path, depth):
     edges = "\n".join(f"{n},{n + 1}" for n in range(depth))

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 KERNELS = {
     *("fold_windows", "descend", "sum_softmax", "sum_sigmoid", "sweep_windows", "slot_gradients"),
     *("write_softmax", "write_sigmoid", "write_pair", "sum_given"),
@@ -12,6 +14,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 def test_what_plans_launch_compiles():
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     script = Path(__file__).with_name("compile_kernels.py")

@@ -142,6 +142,7 @@ def test_faiss_is_not_imported_with_the_module():
     assert run.stdout == "False\n"
 
 
+@pytest.mark.slow
 @needs_faiss
 @pytest.mark.parametrize("order", ["torch, faiss", "faiss, torch"])
 def test_torch_and_faiss_live_in_one_process(order):

@@ -192,6 +192,7 @@ def test_what_was_learned_is_kept(trained, tmp_path):
             assert bool((p[:, child] <= p[:, parent] + 1e-6).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["steps", "mass", "log-odds"])
 def test_an_exported_model_is_as_sure(trained, tmp_path, kind):
     onnxruntime = pytest.importorskip("onnxruntime")

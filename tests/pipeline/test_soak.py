@@ -4,10 +4,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from bench_soak import soak
 
 
+@pytest.mark.slow
 def test_thirty_trainings_leak_nothing(tmp_path, monkeypatch):
     own = tmp_path / "tmp"
     own.mkdir()

@@ -65,6 +65,7 @@ def test_a_stop_finishes_what_was_accepted(models, started):
     assert server.complained == []
 
 
+@pytest.mark.slow
 def test_a_server_that_drains_is_alive_but_not_ready(models, started):
     server = started(models / "table", "--drain", "8")
     assert server.get("/ready")[0] == 200

@@ -91,6 +91,7 @@ def descendants(pid):
     return sorted(known - {pid})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ps") is None, reason="no ps to see the processes with")
 def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "study"
@@ -125,6 +126,7 @@ def test_an_interrupted_study_leaves_no_process_and_goes_on(tmp_path):
     assert json.loads((folder / "study.json").read_text())["settings"]["epochs"] == 20_000
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_with_what_is_missing(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "study"
     script.write_text(SCRIPT)

@@ -178,6 +178,7 @@ def test_a_wrong_row_is_the_error_of_one_process(cluster, folder, call, tmp_path
     assert not (tmp_path / "many.csv").exists()
 
 
+@pytest.mark.slow
 def test_after_the_command_was_killed_it_goes_on_with_what_is_missing(
     cluster, folder, call, tmp_path
 ):

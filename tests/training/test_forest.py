@@ -117,6 +117,7 @@ def test_damaged_trees_are_named(tmp_path):
         load(out)
 
 
+@pytest.mark.slow
 def test_the_exported_graph_answers_alike(tmp_path):
     pytest.importorskip("onnx")
     from hierlearn.pipeline.export import export

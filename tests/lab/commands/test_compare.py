@@ -129,6 +129,7 @@ def test_a_narrow_table_keeps_its_names_whole():
     assert "hier-dist" in texts[200]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always::hierlearn.losses.hcl.CollapseWarning")
 def test_classes_that_nothing_teaches_are_named_once_a_loss(call, rows):
     call(

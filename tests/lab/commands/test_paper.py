@@ -15,6 +15,7 @@ DATA = Path(
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the benchmark files are not in {DATA}")
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.filterwarnings("ignore::hierlearn.losses.hcl.CollapseWarning")
 def test_the_papers_tables_from_end_to_end(call, tmp_path, monkeypatch):

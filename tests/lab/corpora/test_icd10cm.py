@@ -16,6 +16,7 @@ import pytest
 from hierlearn.errors import DataError
 from hierlearn.lab.corpora.icd10cm import load_icd10cm
 
+pytestmark = pytest.mark.slow  # the whole table of codes is read
 SPLITS = ("train", "valid", "test")
 
 
