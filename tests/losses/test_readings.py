@@ -215,12 +215,16 @@ def test_kernels_take_mixtures_as_the_plain_path_does(name):
     torch.testing.assert_close(loss(logits, mixed.float()), expected)
 
 
-def test_a_first_batch_alone_is_looked_at():
-    """As for targets that are not closed, later batches do not wait for the device."""
+def test_mixup_that_begins_later_is_refused():
+    """On a CPU every batch is searched for fractions; that targets are closed, the first."""
     logits, targets = torch.zeros(2, len(TREE)), labels_of(TREE, [3, 4])
     loss = MCLoss(TREE)
     loss(logits, targets)
-    loss(logits, 0.5 * targets)
+    loss(logits, targets.float())
+    with pytest.raises(HierlearnError, match="takes 0 or 1"):
+        loss(logits, 0.5 * targets)
+    BCELoss(TREE)(logits, 0.5 * targets)  # exact
+    loss(logits, torch.eye(2, len(TREE)))  # not closed
     always = MCLoss(TREE, validate=True)
     always(logits, targets)
     with pytest.raises(HierlearnError, match="takes 0 or 1"):

@@ -75,6 +75,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
         reduction: "mean" over the known entries (or labeled rows), "sum" or "none".
         validate: check the values of targets, which must be closed under ancestors: at the first
             call (None), at every call (True, which synchronizes with the device), or never (False).
+            Fractions that a loss cannot take are refused at every call on a CPU, unless False.
         class_weight: how much each class counts, C numbers in the hierarchy's order, or by name,
             where the others count 1. In a loss of entries it multiplies the losses of the class, as
             ``weight`` of torch's binary_cross_entropy_with_logits does; in a loss of rows it is the
@@ -220,9 +221,13 @@ class Loss(CheckedArguments, nn.Module, ABC):
         """Raise on targets that are not closed, or fractions, as often as ``validate`` says."""
         if self.validate:
             self._check_values(targets, mask, None)
-        elif self.validate is None and can_check_values(targets) and not self._checked_values:
-            self._check_values(targets, mask, ENTRIES)
-            self._checked_values = True
+        elif self.validate is None and can_check_values(targets):
+            if not self._checked_values:
+                self._check_values(targets, mask, ENTRIES)
+                self._checked_values = True
+            elif not self.is_linear() and targets.is_floating_point() and targets.is_cpu:
+                # Mixup may begin with any batch, and a CPU need not wait to look.
+                check_no_fractions(self, targets, mask, ENTRIES)
 
     def _check_values(self, targets: Tensor, mask: Tensor | None, entries: int | None) -> None:
         check_values(self.hierarchy, targets, mask, entries)
