@@ -1,6 +1,8 @@
 """One process is its own world; devices by name; how a lost process is worded."""
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -103,3 +105,21 @@ def test_a_handler_of_ones_own_stays():
             assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_end_is_heeded_while_an_error_is_on_its_way():
+    script = """
+import os, signal, time
+from hierlearn.training.processes import handle_sigterm
+try:
+    with handle_sigterm(3):
+        raise RuntimeError("the connection is lost")
+except RuntimeError:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "process 3 was terminated" in done.stderr

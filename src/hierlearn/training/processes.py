@@ -207,7 +207,8 @@ def handle_sigterm(rank: int) -> Iterator[None]:
     """Print what to do when torchrun terminates this process because another one died.
 
     That may happen before this process has noticed the loss. A thread listens, since the main one
-    may be blocked in a collective. A handler that is installed already is left in place.
+    may be blocked in a collective. A handler that is installed already is left in place. After an
+    error it stays: the signal may come before the error is printed.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -219,14 +220,12 @@ def handle_sigterm(rank: int) -> Iterator[None]:
     before = signal.set_wakeup_fd(write)
     thread = threading.Thread(target=end_with_a_word, args=(read, rank), daemon=True)
     thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.close(write)
-        thread.join()
-        os.close(read)
+    yield
+    signal.set_wakeup_fd(before)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.close(write)
+    thread.join()
+    os.close(read)
 
 
 def end_with_a_word(read: int, rank: int) -> None:
