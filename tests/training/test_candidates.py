@@ -107,6 +107,54 @@ def test_label_sets_are_for_large_batches_on_a_gpu(monkeypatch):
     assert not partial.takes_sets(1 << 30)
 
 
+@pytest.mark.parametrize("policy", ["negative", "ignore"])
+def test_without_candidates_the_rows_of_a_batch_are_compared_with_each_other(policy):
+    weights = np.linspace(0.5, 2, 12)
+    rows = rows_of(
+        ids=[f"row {number % 9}" for number in range(12)], weights=weights, policy=policy
+    )
+    network = Network(torch.nn.Identity(), neighbor_head(2, TREE, size=3, candidates=0))
+    index = torch.tensor([0, 5, 9, 4, 8])  # 0 and 9 are one row
+    sampler = CandidateSampler(rows, [7], 0, apart=False)
+    x, _, _, candidates = sampler.batch(index, 0, 0, 0)
+    assert torch.equal(x, rows.take(index))
+    found = network(x, candidates).log_p
+    z, scale = network.heads["main"].embed(x), network.heads["main"].scale()
+    targets, mask = rows.targets(index).double(), rows.mask(index)
+    known = torch.ones_like(targets) if mask is None else mask.double()
+    for one in range(5):
+        others = [other for other in range(5) if {one, other} - {0, 2} and one != other]
+        weight = torch.stack(
+            [
+                float(rows.weights[index[other]])
+                * (-((z[one] - z[other]) ** 2).sum() / scale).exp()
+                for other in others
+            ]
+        ).double()
+        whole = weight @ known[others]
+        p = torch.where(whole > 0, weight @ (targets * known)[others] / whole.clamp_min(1e-30), 0.0)
+        if mask is None:  # a tree without partial labels needs no repair
+            torch.testing.assert_close(found[one].exp().double(), p, atol=1e-5, rtol=1e-4)
+    # Two processes with a share each compare it with the whole batch.
+    parts = []
+    for part in (index[:2], index[2:]):
+        x, targets, _, candidates = sampler.batch(part, 0, 0, 0, index)
+        assert len(x) == len(part) + 5
+        assert torch.equal(targets, rows.targets(part))
+        parts.append(network(x, candidates).log_p)
+    torch.testing.assert_close(torch.cat(parts), found)
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch():
+    dataset = problem()
+    options = {"candidates": 0}
+    chosen = [neighbor_plan(head=options, accumulate=parts, epochs=2) for parts in (1, 3)]
+    (one, losses), (other, same) = (run(dataset, plan) for plan in chosen)
+    np.testing.assert_allclose(losses, same, rtol=1e-4)
+    for name, value in state(one.network).items():
+        torch.testing.assert_close(state(other.network)[name], value, atol=1e-4, rtol=1e-3)
+
+
 def test_candidates_depend_on_seed_and_step_alone():
     one = CandidateSampler(rows_of(), [7], 5, apart=False)
     again = CandidateSampler(rows_of(), [3, 7], 5, apart=True)

@@ -47,11 +47,11 @@ def test_several_labels_are_encoded_by_bins_and_trained_shortly():
 
 def test_quick_is_smaller_and_shorter():
     few, many = quick(facts(2065)), quick(facts(100_000))
-    assert (few["settings"]["epochs"], many["settings"]["epochs"]) == (47, 4)
-    assert quick(facts(20))["settings"]["epochs"] == 60
+    assert (few["settings"]["epochs"], many["settings"]["epochs"]) == (50, 4)
+    assert (few["settings"]["batch_size"], many["settings"]["batch_size"]) == (517, 1021)
+    assert quick(facts(20))["settings"]["batch_size"] == 20
     assert few["joint"] == {}
-    assert few["head_options"]["candidates"] == 512
-    assert quick(facts(300))["head_options"]["candidates"] == 150
+    assert few["head_options"]["candidates"] == 0  # the rows of a batch
     assert quick(facts(300, kind="texts"))["preprocessing"] == "latent"
     several = facts(2000, labels=("a/b", "d"))
     assert quick(several) == neighbors(several)

@@ -181,12 +181,14 @@ class Candidates:
         excluded: (n, K) or (M, n, K) bool, which candidates are the row itself.
         mask: which targets are known; None for all.
         weight: (K,) or (M, K) how much each candidate counts, 0 for not at all; None for all alike.
+        are_batch: whether the candidates are the rows of the batch, encoded once.
     """
 
     targets: Tensor
     excluded: Tensor
     mask: Tensor | None = None
     weight: Tensor | None = None
+    are_batch: bool = False
 
     @property
     def count(self) -> int:
@@ -200,6 +202,7 @@ class Candidates:
             self.excluded[number],
             None if self.mask is None else self.mask[number],
             None if self.weight is None else self.weight[number],
+            self.are_batch,
         )
 
 
@@ -221,6 +224,7 @@ class SetCandidates:
     keys: Tensor
     weight: Tensor | None = None
     mask = None
+    are_batch = False
 
     @property
     def count(self) -> int:

@@ -6,8 +6,8 @@
 with f(x) the projected features, d a distance and y_j the closed targets of row j. p is a convex
 mixture of closed label sets: no class is more probable than its parents, in any tree or DAG.
 
-Training compares a batch with sampled candidates, encoded with the same weights, the row itself
-left out. A row without any candidate of its class would cost infinity, so a weight ``smoothing``
+Training compares a batch with sampled candidates, encoded with the same weights, or with its own
+rows, which are encoded anyway; the row itself is left out. A row without any candidate of its class would cost infinity, so a weight ``smoothing``
 is given to either answer: p' = (1 - 2e) p + e. Predicting compares with the nearest remembered
 rows, and p = 0 and p = 1 are exact.
 
@@ -57,7 +57,8 @@ class NeighborHead(Head):
             cosine distances.
         learn_scale: learn the scale, from that value on.
         neighbors: how many of the nearest rows answer.
-        candidates: how many training rows a step compares its batch with, at most.
+        candidates: how many training rows a step compares its batch with, at most; 0 compares the
+            rows of the batch with each other.
         smoothing: the weight of either answer that training adds.
 
     Attributes:
@@ -83,9 +84,11 @@ class NeighborHead(Head):
     ) -> None:
         super().__init__()
         find_distance(distance)
-        for name, value in (("neighbors", neighbors), ("candidates", candidates)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise HierlearnError(f"{name} must be an integer of at least 1, not {value!r}")
+        for name, value, least in (("neighbors", neighbors, 1), ("candidates", candidates, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise HierlearnError(
+                    f"{name} must be an integer of at least {least}, not {value!r}"
+                )
         if not 0 < smoothing < 0.5:
             raise HierlearnError(f"smoothing must lie between 0 and 0.5, not {smoothing}")
         self.label_space = LabelSpace.of(label_space)
@@ -114,7 +117,8 @@ class NeighborHead(Head):
         queries = self.embed(features)
         if others is None or candidates is None:
             return self.look_up(queries)
-        return self.compare(queries, self.embed(others), candidates)
+        found = queries if candidates.are_batch else self.embed(others)
+        return self.compare(queries, found, candidates)
 
     def embed(self, features: Tensor) -> Tensor:
         """Return the embeddings of features, in float32 also where the encoder computes in half.

@@ -74,11 +74,14 @@ class Network(nn.Module):
         """Return the output of the head, or the outputs of several by name.
 
         Args:
-            x: the rows; with candidates, the rows of the batch and then the candidates.
+            x: the rows; with candidates, the rows of the batch and then the candidates,
+                unless these are the batch.
             candidates: the labels of the candidates of a training step.
         """
         features, others = self.encoder(x), None
-        if candidates is not None:
+        if candidates is not None and candidates.are_batch:
+            others = features
+        elif candidates is not None:
             last = candidates.count
             if isinstance(features, SparseRows):
                 features, others = features.split(last)

@@ -676,10 +676,12 @@ def summary(prepared: Prepared) -> str:
         (head, *_), *_ = memories.values()
         joint = " and ".join(decision.recipe.joint)
         also = f", with further heads trained by {joint}" if joint else ""
+        compared = f"{head.candidates:,} candidates per step"
+        if not head.candidates:
+            compared = f"batches of {settings.batch_size:,} rows compared with each other"
         trained_by = (
             f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
-            f"neighbors, {head.candidates:,} candidates per step), trained by "
-            f"{decision.recipe.loss}{also}"
+            f"neighbors, {compared}), trained by {decision.recipe.loss}{also}"
         )
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"

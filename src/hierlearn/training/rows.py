@@ -274,7 +274,8 @@ class CandidateSampler:
     Args:
         rows: the training rows.
         seeds: of the members.
-        count: K, how many to draw; all rows where there are fewer.
+        count: K, how many to draw; all rows where there are fewer. 0 draws none: the rows of the
+            whole batch are compared with each other.
         apart: whether each member draws its own, as those of an ensemble do.
     """
 
@@ -288,7 +289,7 @@ class CandidateSampler:
         return min(self.count, self.rows.pool_size)
 
     def batch(
-        self, index: Tensor, step: int, epoch: int, place: int
+        self, index: Tensor, step: int, epoch: int, place: int, whole: Tensor | None = None
     ) -> tuple[Tensor | SparseRows, Tensor, Tensor | None, Candidates | SetCandidates]:
         """Return inputs, targets and mask of a batch, and its candidates.
 
@@ -299,18 +300,23 @@ class CandidateSampler:
             step: the number of the step, from 0.
             epoch: the number of the epoch, from 0.
             place: of the first row of the global batch in the order of the epoch.
+            whole: the rows of the global batch, where ``index`` are not all of them.
 
         Returns:
             The inputs of the batch and then of the candidates; targets and mask of the batch.
         """
-        drawn = self.draw(step, epoch, place).to(index.device)
+        if self.count:
+            drawn = self.draw(step, epoch, place).to(index.device)
+        else:
+            drawn = index if whole is None else whole.to(index.device)
+        are_batch = drawn is index
         missing = drawn < 0
         drawn = torch.where(missing, drawn[..., :1], drawn)  # any row of the window
         rows, known = self.rows, self.rows.keys
         row_keys, keys = (
             one if known is None else known[one.to(known.device)] for one in (index, drawn)
         )
-        if self.takes_sets(index.shape[-1]):
+        if not are_batch and self.takes_sets(index.shape[-1]):
             index, drawn, missing, row_keys, keys = (
                 one.to(rows.device) for one in (index, drawn, missing, row_keys, keys)
             )
@@ -318,16 +324,18 @@ class CandidateSampler:
             weight = torch.where(missing, 0.0, 1.0 if weight is None else weight)
             sets = SetCandidates(rows.label_sets, rows.set_numbers[drawn], row_keys, keys, weight)
             return rows.take(torch.cat([index, drawn], dim=-1)), rows.targets(index), None, sets
-        x, targets, mask = rows.batch(torch.cat([index, drawn], dim=-1))
+        x, targets, mask = rows.batch(index if are_batch else torch.cat([index, drawn], dim=-1))
         count = index.shape[-1]
+        begin = 0 if are_batch else count
         excluded = (row_keys[..., :, None] == keys[..., None, :]) | missing[..., None, :].to(
             keys.device
         )
         found = Candidates(
-            targets[..., count:, :],
+            targets[..., begin:, :],
             excluded.to(targets.device),
-            None if mask is None else mask[..., count:, :],
+            None if mask is None else mask[..., begin:, :],
             None if rows.weights is None else rows.weights[drawn.to(rows.device)],
+            are_batch,
         )
         own = None if mask is None else mask[..., :count, :]
         return x, targets[..., :count, :], own, found

@@ -169,6 +169,7 @@ class Trainer:
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
         rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
+        self.whole: Tensor | None = None  # the rows of a batch of which parts are computed
         self.noise = Noise(self.network, rows.device)
         self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
         self.stopping.begin = self.stages.last
@@ -245,7 +246,10 @@ class Trainer:
             self.captured.begin_epoch(self)
         started = time.perf_counter()
         for place in range(self.step % self.steps_per_epoch, self.steps_per_epoch):
-            index = batches.share(place)
+            index, self.whole = batches.share(place), None
+            if self.processes.world > 1 or self.settings.accumulate > 1:
+                whole = batches.whole(place)
+                self.whole = whole if self.is_ensemble else whole[0]
             self.train_step(index if self.is_ensemble else index[0], number, place)
             if self.on_step is not None:
                 self.on_step(self.step)
@@ -411,7 +415,7 @@ class Trainer:
         else:
             begin = place * self.settings.batch_size
             x, targets, mask, extra["candidates"] = self.sampler.batch(
-                index, self.step, epoch, begin
+                index, self.step, epoch, begin, self.whole
             )
         mask = self.stages.mask(targets, mask)
         weight = None if rows.weights is None else rows.weights[index.to(rows.device)]
@@ -448,7 +452,10 @@ class Trainer:
             every = torch.arange(count + drawn)
             begin = sum(sizes[:number])
             own = here.share(every[:count])[begin : begin + sizes[number]]
-            share = Share(torch.cat([own, every[count:]]).to(here.device), count + drawn)
+            # Candidates that are the rows of the batch have the noise that these have.
+            is_batch = self.sampler is not None and not self.sampler.count
+            others = every[:count] if is_batch else every[count:]
+            share = Share(torch.cat([own, others]).to(here.device), count + drawn)
         # Networks of others draw from torch's generator, which knows nothing of shares.
         name = f"noise {here.rank}" + (f" part {number}" if number else "")
         own_seeds = None if name == NOISE else self.noise_seeds(self.step, name)
