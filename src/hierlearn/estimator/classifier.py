@@ -58,13 +58,12 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
-from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.explain import reasons
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting, describe_run
 from hierlearn.pipeline.seen_rows import note_rows
-from hierlearn.pipeline.train import SingleTraining
+from hierlearn.pipeline.train import SingleTraining, training_job
 from hierlearn.terminal import print_lines
 from hierlearn.training.prepare import PrepareOptions, summary
 from hierlearn.training.processes import Processes, processes
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from hierlearn.estimator.labels import ParsedLabels
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.metrics.measure import Evaluation
+    from hierlearn.pipeline.blend import BlendTraining
     from hierlearn.pipeline.explain import Evidence, Reason
     from hierlearn.training.settings import Plan
 
@@ -657,13 +657,7 @@ class HierarchicalClassifier(
             on_message=print_lines if self.verbose else None,
         )
         rows, plan, options = first.dataset, first.plan, first.options
-        if plan.effort != "best":
-            return SingleTraining(rows, plan, here, options.weights, reporting, options)
-        if options.network is not None:
-            raise HierlearnError(
-                "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
-            )
-        return BlendTraining(rows, plan, here, options.weights, reporting)
+        return training_job(rows, plan, here, options.weights, reporting, options)
 
     def _fit_job(self, job: SingleTraining | BlendTraining, form: LabelFormat) -> Self:
         """Train to the end."""

@@ -7,9 +7,9 @@ with f(x) the projected features, d a distance and y_j the closed targets of row
 mixture of closed label sets: no class is more probable than its parents, in any tree or DAG.
 
 Training compares a batch with sampled candidates, encoded with the same weights, or with its own
-rows, which are encoded anyway; the row itself is left out. A row without any candidate of its class would cost infinity, so a weight ``smoothing``
-is given to either answer: p' = (1 - 2e) p + e. Predicting compares with the nearest remembered
-rows, and p = 0 and p = 1 are exact.
+rows, which are encoded anyway; the row itself is left out. A row without any candidate of its class
+would cost infinity, so a weight ``smoothing`` is given to either answer: p' = (1 - 2e) p + e.
+Predicting compares with the nearest remembered rows, and p = 0 and p = 1 are exact.
 
 Partial labels: sums go over the rows whose label is known, p = sum w m y / sum w m; in a DAG the
 minimum over the ancestors keeps p coherent.

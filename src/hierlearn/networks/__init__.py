@@ -13,6 +13,7 @@ from hierlearn.networks.estimator import estimator
 from hierlearn.networks.heads import HEADS, LinearHead
 from hierlearn.networks.images import CNNEncoder, cnn
 from hierlearn.networks.inputs import InputSpec, SparseRows
+from hierlearn.networks.kernel import kernel
 from hierlearn.networks.linear import embeddings, linear
 from hierlearn.networks.mlp import MLPEncoder, TokenBagEncoder, mlp, token_bag
 from hierlearn.networks.network import Network, read_output
@@ -31,6 +32,7 @@ BUILT_IN: dict[str, Callable[..., nn.Module]] = {
     "embeddings": embeddings,
     "cnn": cnn,
     "trees": trees,
+    "kernel": kernel,
     "estimator": estimator,
 }
 NETWORKS = Registry(

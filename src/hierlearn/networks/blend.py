@@ -2,9 +2,10 @@
 
     p = sum over parts k and their answers a of w_ka p_ka(x_k)
 
-Every part reads its own columns of the inputs, since parts differ in their preprocessing, and may
-be an ensemble. A part with several heads can answer by any of them. A mixture of coherent
-probabilities is coherent.
+A part whose probabilities are too timid or too sure beside the others may be sharpened: the masses
+q of its terminal classes become q^s, normalized. Every part reads its own columns of the inputs,
+since parts differ in their preprocessing, and may be an ensemble. A part with several heads can
+answer by any of them. A mixture of coherent probabilities is coherent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     from hierlearn.hierarchy import LabelSpace
+    from hierlearn.links import Link
     from hierlearn.networks.build import PartSpec
 
 BLEND = "blend"  # the name in a NetworkSpec
+SPREAD = 1e-4  # of a mass, over all classes, before it is raised to a power
 SEPARATOR = "."  # between the number of a part and the name of one of its heads
 
 
@@ -50,6 +54,8 @@ class Blend(nn.Module):
         self.parts = nn.ModuleList(networks)
         self.links = nn.ModuleList(make_link(label_space, spec.link) for spec in specs)
         self.total = float(total)
+        sharpens = any(spec.sharpness != 1 for spec in specs)
+        self.softmax = make_link(label_space, "softmax") if sharpens else None
 
     def forward(self, x: Tensor | SparseRows) -> HeadOutput:
         """Return the weighted average of all answers."""
@@ -60,7 +66,10 @@ class Blend(nn.Module):
             overrides_link = spec.network.takes_link
             for answer, weight in spec.answers.items():
                 output = read_output(found, link, overrides_link=overrides_link, answer=answer)  # type: ignore[arg-type]
-                outputs.append(output.mean())
+                mean = output.mean()
+                if self.softmax is not None and spec.sharpness != 1:
+                    mean = sharpened(mean, self.softmax, spec.sharpness)
+                outputs.append(mean)
                 weights.append(weight / self.total)
         return HeadOutput.average(outputs, weights)
 
@@ -82,6 +91,33 @@ class Blend(nn.Module):
     def named_parts(self) -> list[tuple[str, nn.Module]]:
         """Return the parts with the prefix of the names of their heads."""
         return [(f"{number}{SEPARATOR}", part) for number, part in enumerate(self.parts)]
+
+
+def sharpened(output: HeadOutput, softmax: Link, power: float) -> HeadOutput:
+    """Return probabilities whose terminal masses are raised to a power and normalized.
+
+    Args:
+        output: of rows with one path each.
+        softmax: the link over the terminal classes.
+        power: above 1 makes them surer.
+    """
+    space, p = softmax.label_space, output.probabilities
+    terminals = space.terminal_ids().to(p.device)
+    q = p
+    if space.has_inner_terminals:  # what the children leave
+        structure = space.hierarchy.structure
+        below, above = (
+            torch.tensor(part, device=p.device)
+            for part in (structure.edge_children, structure.parent_ids)
+        )
+        q = p - torch.zeros_like(p).index_add(1, above, p.index_select(1, below))
+    logs = spread_logs(q.index_select(1, terminals).clamp_min(0))
+    return softmax.output(torch.zeros_like(p).index_copy(1, terminals, power * logs))
+
+
+def spread_logs(q: Tensor) -> Tensor:
+    """Return the logarithms of (N, T) masses, a little of which is spread evenly."""
+    return ((1 - SPREAD) * q + SPREAD / q.shape[1]).log()
 
 
 def is_blend(network: nn.Module) -> TypeGuard[Blend]:

@@ -117,6 +117,7 @@ class PartSpec:
         link: by which its logits are read.
         answers: the weight of every answer that counts: of a head by name, or of their average.
         begin: the first of its columns among those of all inputs.
+        sharpness: the power to which its masses are raised before they are blended.
     """
 
     name: str
@@ -124,6 +125,7 @@ class PartSpec:
     link: str
     answers: dict[str, float]
     begin: Annotated[int, Range(0)] = 0
+    sharpness: Annotated[float, Range(0, 1000)] = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -133,6 +135,7 @@ class PartSpec:
             "link": self.link,
             "answers": dict(self.answers),
             "begin": self.begin,
+            "sharpness": self.sharpness,
         }
 
     @classmethod

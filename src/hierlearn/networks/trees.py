@@ -4,8 +4,10 @@
 
 with T trees, y the closed targets and s the weights of the rows of a leaf, which sum to 1. p is a
 convex mixture of closed label sets: coherent on every tree and every DAG, without a link. The trees
-are grown by ``training/forest.py``; they have no gradients. Geurts, Ernst and Wehenkel, "Extremely
-randomized trees" (2006).
+are grown by ``training/solvers/forest.py``; they have no gradients. "extra": random thresholds, and
+splits that lessen the variance of the closed targets (Geurts, Ernst and Wehenkel, "Extremely
+randomized trees", 2006). "forest": the best threshold for telling label sets apart, on rows drawn
+with replacement (Breiman, "Random forests", 2001).
 
 Partial labels: as in a memory, sums go over the rows whose label is known.
 """
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.links import Head, HeadOutput
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.networks.inputs import InputSpec
 
+EXTRA, FOREST = "extra", "forest"
 ENTRIES = 1 << 24  # weights of label sets that are held at once
 KINDS = {"threshold": torch.float32, "shares": torch.float32, "partial": torch.bool}
 
@@ -49,7 +52,9 @@ class ForestHead(Head):
         label_space: what can be predicted, or a Hierarchy.
         trees: T, how many to grow.
         min_samples_leaf: the fewest training rows of a leaf.
-        max_features: the fraction of the features among which a node chooses.
+        max_features: the fraction of the features among which a node chooses; "sqrt" for the
+            square root of their number.
+        kind: "extra" or "forest".
         projections: of the targets, by which splits are chosen; fewer are faster.
 
     Attributes:
@@ -81,18 +86,26 @@ class ForestHead(Head):
         *,
         trees: int = 200,
         min_samples_leaf: int = 1,
-        max_features: float = 0.5,
+        max_features: float | str = 0.5,
         projections: int = 64,
+        kind: str = "extra",
     ) -> None:
         super().__init__()
         check_size(trees=trees, min_samples_leaf=min_samples_leaf, projections=projections)
-        if not isinstance(max_features, (int, float)) or not 0 < max_features <= 1:
-            raise HierlearnError(f"max_features must lie in (0, 1], not {max_features!r}")
+        if kind not in (EXTRA, FOREST):
+            raise HierlearnError(unknown_name("kind", str(kind), (EXTRA, FOREST)))
+        if max_features != "sqrt" and (
+            not isinstance(max_features, (int, float)) or not 0 < max_features <= 1
+        ):
+            raise HierlearnError(
+                f"max_features must lie in (0, 1] or be 'sqrt', not {max_features!r}"
+            )
+        self.kind = kind
         self.label_space = LabelSpace.of(label_space)
         self.width = features
         self.trees = trees
         self.min_samples_leaf = min_samples_leaf
-        self.max_features = float(max_features)
+        self.max_features = max_features if max_features == "sqrt" else float(max_features)
         self.projections = projections
         for name in self.sized_by_data:
             self.register_buffer(name, torch.empty(0, dtype=KINDS.get(name, torch.int32)))
@@ -278,10 +291,11 @@ def trees(
     *,
     trees: int = 200,
     min_samples_leaf: int = 1,
-    max_features: float = 0.5,
+    max_features: float | str = 0.5,
     projections: int = 64,
+    kind: str = EXTRA,
 ) -> Network:
-    """Return a forest of extremely randomized trees; see ForestHead."""
+    """Return a forest; see ForestHead."""
     if inputs.kind != "numbers":
         raise HierlearnError(
             f"the network trees reads dense numbers, not inputs of kind {inputs.kind!r}; use "
@@ -294,6 +308,7 @@ def trees(
         min_samples_leaf=min_samples_leaf,
         max_features=max_features,
         projections=projections,
+        kind=kind,
     )
     return Network(nn.Identity(), head)
 

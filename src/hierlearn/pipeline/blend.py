@@ -1,12 +1,16 @@
 """Blend: several recipes trained, and blended by how well they predict rows left out of training.
 
+Effort "best" takes minutes; a race is the same in seconds, with few recipes, and is what a training
+does with no option set. Its weights make the labels of the left-out rows most probable, once each
+model has been made as sure as it should be.
+
 1. Every ingredient is trained on each fold's remaining rows and predicts the rows of the fold; of
    5,000 rows or more one fold is enough.
 2. Greedy forward selection on these predictions gives the weights of all answers.
 3. What has a weight is trained again on all rows, over several seeds.
 4. The blended predictions of the left-out rows say how sure the blend should be.
 
-Test rows are never looked at; rows of the split "valid" are training rows here. Results of step 1
+Test rows are never looked at; rows of the split "valid" are training rows of effort "best". Results of step 1
 and 3 are stored as they come, so that an interrupted run resumes with the next training. Where
 workers are at hand (``hierlearn.service.engine.use_executor``), they train all of step 1 at
 once, and all of step 3.
@@ -18,6 +22,7 @@ import hashlib
 import json
 import math
 import time
+import warnings
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -27,6 +32,7 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
+from hierlearn.decoding.probabilities import terminal_log_distribution
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.features.combined import side_by_side
@@ -39,7 +45,7 @@ from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks import read_output
-from hierlearn.networks.blend import BLEND, Blend
+from hierlearn.networks.blend import BLEND, Blend, spread_logs
 from hierlearn.networks.build import NetworkSpec, PartSpec
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.inputs import InputSpec
@@ -49,15 +55,23 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Job, Reporting, TrainingStart, check_identity, describe_run, run
 from hierlearn.training.blending import (
     FOLD_SEEDS,
+    LEAST_SHARE,
+    MEMORY_SHARE,
+    QUICK,
     Clock,
     Ingredient,
     OutOfTime,
     Selection,
     answers_of,
+    best_power,
     check_free_choice,
+    first_class,
     held_out,
     ingredients,
     is_larger_better,
+    mixture_weights,
+    race,
+    race_folds,
     scorer,
     seeds_of,
     select,
@@ -103,24 +117,37 @@ class BlendTraining(Job):
 
     def __post_init__(self) -> None:
         self.plan = resolve_backbone(self.plan)
-        check_free_choice(self.plan)
-        self.workers = WORKERS.get()
+        self.races = self.plan.effort != "best"
+        if not self.races:
+            check_free_choice(self.plan)
+        self.workers = None if self.races else WORKERS.get()
         for what, given in (("time_limit", self.plan.time_limit), ("an executor", self.workers)):
             if given is not None and self.here.world > 1:
                 raise HierlearnError(f"{what} needs a single process; leave it out under torchrun")
-        train, valid = split_rows(self.dataset, replace(self.plan, valid_fraction=0.0))
-        self.rows = np.sort(np.concatenate([train, valid]))
+        if self.races:
+            self.rows, self.held_out = split_rows(self.dataset, self.plan)
+        else:
+            train, valid = split_rows(self.dataset, replace(self.plan, valid_fraction=0.0))
+            self.rows = np.sort(np.concatenate([train, valid]))
+            self.held_out = np.zeros(0, dtype=np.int64)
         taken = self.dataset.take(self.rows)
         policy = self.plan.unlabeled_descendants
         self.labels = Labels(taken.labels, taken.hierarchy, unlabeled_descendants=policy)
         self.settings = Settings.from_dict(self.plan.settings)
-        self.held = held_out(self.labels, taken.ids, seed=self.settings.seed)
-        self.kept = np.concatenate(self.held)  # in the order of the predictions
         self.encoder = fitted_embedder(taken, self.plan, self.here.device)  # shared by all parts
         size = self.settings.batch_size
         self.facts = replace(gather_facts(taken, self.labels, self.plan), batch_size=size)
         if self.encoder is not None:
             self.facts = replace(self.facts, kind="numbers")
+        self.found = race(self.facts) if self.races else ingredients(self.facts)
+        deal = race_folds if self.races else held_out
+        self.held = deal(self.labels, taken.ids, seed=self.settings.seed) if self.found else []
+        # In the order of the predictions.
+        self.kept = np.concatenate([*self.held, np.zeros(0, dtype=np.int64)])
+        self.sharpness: dict[str, float] = {}
+        self.warned = False
+        self.fold_seeds = 1 if self.races else FOLD_SEEDS
+        self.seeds = self.settings.ensemble_size if self.races else seeds_of(self.plan)
         self.label_space = LabelSpace.from_labels(self.labels)
         self.clock = Clock(self.plan.time_limit)
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
@@ -130,7 +157,6 @@ class BlendTraining(Job):
         self.results: BlendResults | None = None if self.workers is None else BlendResults()
         self.too_long: set[str] = set()  # what workers had no time for
         self.overall = Overall(Progress())
-        self.held_out: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.foreign: list[str] = []
 
     def identity(self) -> dict[str, Any]:
@@ -156,13 +182,18 @@ class BlendTraining(Job):
             out: the folder of the model, where results are kept until the end; None keeps none.
             resume: use the results that are there.
         """
-        found = ingredients(self.facts)
+        found = self.found
         text = (
             f"effort best: {plural(len(found), 'recipe')} on {plural(len(self.held), 'fold')}, "
             f"weights chosen on {plural(len(self.kept), 'row')} left out of training, then "
-            f"{plural(seeds_of(self.plan), 'network')} each on all {len(self.rows):,} rows, on "
+            f"{plural(self.seeds, 'network')} each on all {len(self.rows):,} rows, on "
             f"{self.here.device}"
         )
+        if self.races:
+            text = (
+                f"racing {plural(len(found), 'model')} on {len(self.kept):,} of {len(self.rows):,} "
+                f"rows, left out of their training: {', '.join(found)}"
+            )
         if self.here.writes:
             self.reporting.message(text)
         if out is not None and self.here.world == 1:  # several processes begin again
@@ -170,8 +201,10 @@ class BlendTraining(Job):
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(TrainingStart(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
-        per_part = len(self.held) * UNIT + seeds_of(self.plan) * UNIT // FOLD_SEEDS
-        with progress_bar("effort best", len(found) * per_part, show=shown) as progress:
+        per_part = len(self.held) * UNIT + self.seeds * UNIT // FOLD_SEEDS
+        with progress_bar(
+            "race" if self.races else "effort best", len(found) * per_part, show=shown
+        ) as progress:
             self.overall = Overall(progress)
             return self._run(found)
 
@@ -182,18 +215,22 @@ class BlendTraining(Job):
             self._say(f"all recipes and folds, {self.workers.workers} at a time")
             self._at_once(self._fold_jobs(found, self.workers.workers))
         for number, (name, ingredient) in enumerate(found.items(), 1):
-            self._say(f"recipe {number} of {len(found)}: {name}")
+            if not self.races:
+                self._say(f"recipe {number} of {len(found)}: {name}")
             predictions |= self._out_of_fold(name, ingredient)
         partial = self.labels.unlabeled_descendants == "ignore"
         targets = self.labels.targets(self.kept)
         mask = self.labels.mask(self.kept) if partial else None
-        chosen = self._select(predictions, targets, mask)
+        if self.races:
+            chosen = self._decide_race(predictions)
+        else:
+            chosen = self._select(predictions, targets, mask)
         by_name: dict[str, dict[str, float]] = {}
         for key, weight in chosen.weights.items():
             name, _, answer = key.partition(SLASH)
             by_name.setdefault(name, {})[answer] = weight
         parts = self._refit(found, by_name)
-        pipeline = assemble(parts, by_name)
+        pipeline = assemble(parts, by_name, self.sharpness)
         self._calibrate(pipeline, predictions, by_name, targets, mask)
         self._describe(pipeline, parts, chosen)
         return pipeline
@@ -231,7 +268,7 @@ class BlendTraining(Job):
         if name in self.too_long:
             raise OutOfTime
         left = np.delete(np.arange(len(self.rows)), self.held[number])
-        plan = ingredient.plan(self.plan, FOLD_SEEDS, table=self.facts.is_table)
+        plan = ingredient.plan(self.plan, self.fold_seeds, table=self.facts.is_table)
         prepared = self._train(plan, left, self.time_for_folds / max(len(self.held) - number, 1))
         rows = self.dataset.take(self.rows[self.held[number]])
         found = predict_answers(prepared, rows, answers_of(prepared))
@@ -276,7 +313,11 @@ class BlendTraining(Job):
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
-        prepared = self.shared.prepare(plan, rows, self.here.device)
+        with warnings.catch_warnings():
+            if self.warned:  # the first training has said what there is to say
+                warnings.simplefilter("ignore")
+            prepared = self.shared.prepare(plan, rows, self.here.device)
+        self.warned = self.races
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
 
@@ -294,7 +335,7 @@ class BlendTraining(Job):
         self, predictions: dict[str, Tensor], targets: Tensor, mask: Tensor | None
     ) -> Selection:
         """Return the weights of the answers."""
-        first = next(iter(ingredients(self.facts)))
+        first = next(iter(self.found))
         if not predictions:  # not even one recipe fits the time: what quick would train
             return Selection({f"{first}{SLASH}main": 1.0}, None, {})
         device = self.here.device
@@ -315,6 +356,46 @@ class BlendTraining(Job):
         )
         return found
 
+    def _decide_race(self, predictions: dict[str, Tensor]) -> Selection:
+        """Return the weights of a race, and replace the predictions by sharpened ones."""
+        space = self.label_space
+        right = first_class(self.labels)[self.kept]
+        place = torch.from_numpy(np.searchsorted(space.terminals, right))
+        every = space.terminal_ids()
+        masses: dict[str, Tensor] = {}
+        for key, p in predictions.items():
+            logs = spread_logs(terminal_log_distribution(p.double().log(), space).exp())
+            power = self.sharpness[key.partition(SLASH)[0]] = best_power(logs, place)
+            masses[key] = (power * logs).softmax(dim=1)
+            ends = torch.zeros(p.shape, dtype=torch.double).index_copy(1, every, masses[key])
+            predictions[key] = space.hierarchy.sum_up(ends).clamp_max(1).float()
+
+        def share_right(q: Tensor) -> float:
+            return float((q.argmax(dim=1) == place).double().mean())
+
+        single = {key: share_right(q) for key, q in masses.items()}
+        found = mixture_weights(
+            [q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()]
+        )
+        weights = dict(zip(masses, found.tolist(), strict=True))
+        least = {key: MEMORY_SHARE for key in weights if key.startswith(f"{QUICK}{SLASH}")}
+        kept = {
+            key: max(weight, least.get(key, 0.0))
+            for key, weight in weights.items()
+            if weight >= LEAST_SHARE or key in least
+        }
+        total = sum(kept.values())
+        kept = {key: weight / total for key, weight in kept.items()}
+        value = share_right(torch.stack([kept[key] * masses[key] for key in kept]).sum(dim=0))
+        names = {key: key.partition(SLASH)[0] for key in masses}
+        alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in single.items())
+        shown = " + ".join(
+            f"{weight:.2f} {names[key]}"
+            for key, weight in sorted(kept.items(), key=lambda e: -e[1])
+        )
+        self._say(f"right on the rows left out: {alone}; kept {shown}, {value:.1%}")
+        return Selection(kept, value, single)
+
     # ------------------------------------------------------------------ all rows
 
     def _refit(
@@ -322,7 +403,7 @@ class BlendTraining(Job):
     ) -> list[tuple[str, Prepared]]:
         """Train what has a weight on all rows, the weightiest first, as far as time allows."""
         order = sorted(by_name, key=lambda name: -sum(by_name[name].values()))
-        seeds = self._seeds_in_time(order)
+        seeds = self.seeds if self.races else self._seeds_in_time(order)
         units = seeds * UNIT // FOLD_SEEDS
         self.overall.left(len(order) * units)
         plans = {
@@ -346,9 +427,10 @@ class BlendTraining(Job):
             )
         parts: list[tuple[str, Prepared]] = []
         for number, name in enumerate(order, 1):
-            self._say(
-                f"all rows, part {number} of {len(order)}: {name}, {plural(seeds, 'network')}"
-            )
+            if not self.races:
+                self._say(
+                    f"all rows, part {number} of {len(order)}: {name}, {plural(seeds, 'network')}"
+                )
             budget = self.clock.left if parts else float("inf")
             try:
                 parts.append((name, self._train_part(name, plans[name], budget)))
@@ -448,24 +530,34 @@ class BlendTraining(Job):
         pipeline.config["plan"] = self.plan.to_dict()
         pipeline.config["recipe"] |= {
             "name": BLEND,
-            "because": f"effort best: weights by {self.settings.metric} on "
-            f"{len(self.kept):,} rows left out of training",
+            "because": (
+                f"{'a race' if self.races else 'effort best'}: weights by "
+                f"{'likelihood' if self.races else self.settings.metric} on "
+                f"{len(self.kept):,} rows left out of training"
+            ),
             "parts": {part.name: dict(part.answers) for part in pipeline.network_spec.parts},  # type: ignore[union-attr]
         }
         pipeline.config["training"] = {
             "seconds": round(time.monotonic() - self.clock.begun, 1),
-            "left_out": {"metric": self.settings.metric, "blend": chosen.value, **chosen.single},
+            "left_out": {
+                "metric": "exact" if self.races else self.settings.metric,
+                "blend": chosen.value,
+                **chosen.single,
+            },
         }
 
 
 def assemble(
-    parts: Sequence[tuple[str, Prepared]], answers: Mapping[str, Mapping[str, float]]
+    parts: Sequence[tuple[str, Prepared]],
+    answers: Mapping[str, Mapping[str, float]],
+    sharpness: Mapping[str, float] | None = None,
 ) -> Pipeline:
     """Return a blend as one pipeline; parts with the same preprocessing share columns.
 
     Args:
         parts: trained networks by name, of the same label space.
         answers: the weights of the answers of each.
+        sharpness: of each, if not 1.
     """
     steps: list[Any] = []
     keys: list[str] = []
@@ -489,7 +581,14 @@ def assemble(
             kept = {one: head for one, head in spec.heads.items() if one in answers[name]}
             spec = replace(spec, heads=kept)
         specs.append(
-            PartSpec(name, spec, link_name(prepared.link), dict(answers[name]), begin[name])
+            PartSpec(
+                name,
+                spec,
+                link_name(prepared.link),
+                dict(answers[name]),
+                begin[name],
+                (sharpness or {}).get(name, 1.0),
+            )
         )
         networks.append(prepared.network)
     first = parts[0][1]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hierlearn.datasets.tables.stream import RowGroups
+from hierlearn.errors import HierlearnError
 from hierlearn.networks.build import NetworkSpec
 from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.calibrate import calibrate
@@ -36,6 +38,7 @@ from hierlearn.pipeline.run import (
     run_identity,
 )
 from hierlearn.pipeline.seen_rows import note_rows
+from hierlearn.training.blending import is_free_to_race
 from hierlearn.training.prepare import PrepareOptions, prepare, summary
 from hierlearn.training.processes import processes
 from hierlearn.training.settings import Plan, Settings
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
+    from hierlearn.training.processes import Processes
     from hierlearn.training.solvers import Fitted
 
 
@@ -82,11 +86,7 @@ def train(
         if out is not None and resume and here.writes:
             complete_swap(out)
         here.wait()
-        job: SingleTraining | BlendTraining
-        if plan.effort == "best":
-            job = BlendTraining(dataset, plan, here, weights, reporting)
-        else:
-            job = SingleTraining(dataset, plan, here, weights, reporting)
+        job = training_job(dataset, plan, here, weights, reporting)
         if out is not None and resume and is_finished(out):
             config = read_config(out)
             check_identity(out, config.get("training", {}).get("run"), job.identity())
@@ -115,6 +115,40 @@ def train(
             remove_folder(out / WORK)
         here.wait()
         return pipeline
+
+
+def training_job(
+    dataset: Dataset,
+    plan: Plan,
+    here: Processes,
+    weights: NDArray[np.float64] | None,
+    reporting: Reporting,
+    options: PrepareOptions | None = None,
+) -> SingleTraining | BlendTraining:
+    """Return what trains a plan: several recipes that are blended, a race of a few, or one recipe.
+
+    Args:
+        dataset: all rows.
+        plan: what was asked for.
+        here: this process among all of them.
+        weights: (N,) how much each row counts.
+        reporting: the callbacks.
+        options: a module, classes that may occur, or a head of logits: for one recipe alone.
+    """
+    if plan.effort == "best":
+        if options is not None and options.network is not None:
+            raise HierlearnError(
+                "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
+            )
+        return BlendTraining(dataset, plan, here, weights, reporting)
+    alone = options is not None and replace(options, weights=None, terminals=()) != PrepareOptions()
+    alone |= options is not None and bool([*options.terminals])
+    streamed = isinstance(dataset.inputs, RowGroups)
+    if is_free_to_race(plan) and not alone and not streamed and here.world == 1:
+        race = BlendTraining(dataset, plan, here, weights, reporting)
+        if race.held:
+            return race
+    return SingleTraining(dataset, plan, here, weights, reporting, options)
 
 
 @dataclass

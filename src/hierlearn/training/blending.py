@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 FOLD_SEEDS = 2  # networks per fold
 SEEDS = 8  # networks of a part in the end, unless ensemble_size says otherwise
 TREES = "trees"
+QUICK = "quick"
 SQUARED = {"distance": "squared", "scale": 16.0}
 NOISY = {"dropout": 0.7, "input_noise": 0.3}
 WIDE = {"width": 2000, "dropout": 0.5, "input_dropout": 0.1}
@@ -106,6 +107,69 @@ SPARSE = {
     "linear": Ingredient("linear", one_solution=True),
     "neighbors": Ingredient("neighbors"),
 }
+
+
+FEWEST_TO_RACE = 200  # rows, below which the rule decides
+MOST_TO_RACE = 200_000  # rows, above which it does
+MOST_KERNEL = 60_000  # rows of a kernel machine
+MOST_FOREST = 150  # classes that trees of a random forest tell apart
+MOST_CLASSES = 3000  # of all others
+ENOUGH_LEFT_OUT = 300  # rows, by which a race is decided, if there are as many
+MOST_LEFT_OUT = 3000
+LEAST_SHARE = 0.08  # of a blend that is worth a training
+MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
+NO_MATTER = (  # settings under which a race is still free to choose
+    *("seed", "device", "metric", "checkpoint_every", "keep_checkpoints", "cuda_graphs"),
+    *("parallel", "prior_bias", "head_init", "precision"),
+)
+
+
+def race(facts: Facts) -> dict[str, Ingredient]:
+    """Return what a quick training tries before it decides; empty where the rule decides alone.
+
+    Args:
+        facts: about the training rows.
+    """
+    fits = FEWEST_TO_RACE <= facts.rows <= MOST_TO_RACE and facts.classes <= MOST_CLASSES
+    if not fits or not facts.one_path or facts.partial or facts.streamed or facts.logits:
+        return {}
+    if facts.kind != "numbers":
+        return {}
+    found = {QUICK: Ingredient("quick")}
+    if facts.rows <= MOST_KERNEL:
+        found["kernel"] = Ingredient("kernel")
+    trees = {"trees": 100, "projections": 16}
+    found["trees"] = Ingredient("trees", {"network_options": trees})
+    if facts.classes <= MOST_FOREST:
+        forest = {"trees": 100, "kind": "forest", "max_features": "sqrt"}
+        found["forest"] = Ingredient("trees", {"network_options": forest})
+    return found
+
+
+def is_free_to_race(plan: Plan) -> bool:
+    """Whether nothing was asked for that a race decides for itself."""
+    empty = type(plan)()
+    asked = [name for name in CHOSEN_BY_BLEND if getattr(plan, name) != getattr(empty, name)]
+    asked += [name for name in plan.settings if name not in NO_MATTER]
+    return not asked and not plan.encoder and plan.base is None and plan.decoder is None
+
+
+def race_folds(labels: Labels, ids: Sequence[str] | None = None, *, seed: int = 0) -> list[Ints]:
+    """Return the rows that each training of a race leaves out: a fifth, and of few rows more.
+
+    Args:
+        labels: of all rows.
+        ids: of the rows; None where all differ.
+        seed: of the order in which rows are dealt out.
+    """
+    rows = len(labels)
+    groups = group_numbers(ids, rows)
+    folds = min(max(FOLDS, -(-rows // MOST_LEFT_OUT)), int(groups.max()) + 1)
+    if folds < 2:
+        return []
+    fold = assign_folds(first_class(labels), groups, folds, seed)[groups]
+    trainings = min(max(1, round(ENOUGH_LEFT_OUT * folds / rows)), folds)
+    return [np.flatnonzero(fold == number) for number in range(trainings)]
 
 
 def check_free_choice(plan: Plan) -> None:
@@ -312,6 +376,9 @@ def assign_folds(classes: Ints, groups: Ints, folds: int, seed: int) -> Ints:
     return found
 
 
+ROUNDS = 100  # of EM
+POWERS = (0.2, 8.0)
+STEPS_OF_POWER = 20
 PICKS = 16
 CODES = 1 << 15  # half-precision numbers from 0 up
 
@@ -365,6 +432,43 @@ def select(
     value, kept = best
     picked = sum(kept.values())
     return Selection({k: n / picked for k, n in kept.items() if n}, value, single)
+
+
+def mixture_weights(right: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the weights under which a mixture makes what is right most probable, by EM.
+
+    Args:
+        right: (N,) per model, the probability of what is right in every row.
+    """
+    p = np.stack(right, axis=1).clip(1e-9)
+    weights = np.full(p.shape[1], 1 / p.shape[1])
+    for _ in range(ROUNDS):
+        shares = weights * p
+        shares /= shares.sum(axis=1, keepdims=True)
+        # As if each model alone had been right in one row more.
+        weights = (shares.sum(axis=0) + 1) / (len(p) + p.shape[1])
+    return weights
+
+
+def best_power(logs: Tensor, right: Tensor) -> float:
+    """Return the power of probabilities under which what is right is most probable.
+
+    Args:
+        logs: (N, K) their logarithms.
+        right: (N,) the number of what is right.
+    """
+
+    def surprise(power: Tensor) -> Tensor:
+        return -(power * logs).log_softmax(dim=1).gather(1, right[:, None]).mean()
+
+    low, high = (torch.tensor(value, dtype=torch.float64).log() for value in POWERS)
+    for _ in range(STEPS_OF_POWER):  # ternary search: the surprise is convex in the power
+        third = (high - low) / 3
+        if surprise((low + third).exp()) < surprise((high - third).exp()):
+            high = high - third
+        else:
+            low = low + third
+    return float(((low + high) / 2).exp())
 
 
 def scorer(

@@ -691,7 +691,7 @@ def summary(prepared: Prepared) -> str:
     forests = forest_heads(prepared.network)
     if forests:
         trained_by = (
-            f"{forests[0].trees} extremely randomized trees (at least "
+            f"{forests[0].trees} {'trees of a random forest' if forests[0].kind == 'forest' else 'extremely randomized trees'} (at least "
             f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
         )
     encoder, step = "", prepared.preprocessor

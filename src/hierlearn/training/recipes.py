@@ -8,6 +8,7 @@ paper      the paper's HCL as printed: independent sigmoids, floor 0, the best o
 softmax    cross entropy over the terminal classes, summed upward: for images, and backbones
 hcl        HCL on a coherent link: softmax over the terminal classes, ancestors, floor 0.3
 max        half cross entropy, half MCLoss, read by the maximum over descendants
+kernel     a kernel machine: similarity to training rows, solved by least squares
 estimator  any scikit-learn classifier, flat or divided along the taxonomy
 flat       cross entropy, read by the maximum over descendants: the baseline to beat
 
@@ -336,6 +337,12 @@ BUILT_IN: dict[str, Recipe] = {
         "extremely randomized trees whose leaves hold label sets: for numbers, in seconds",
         network="trees",
         rule=trees,
+    ),
+    "kernel": Recipe(
+        "leaf-ce",
+        "a kernel machine, by similarity to training rows: for numbers with one path per row",
+        network="kernel",
+        settings={"optimizer": "kernel", "epochs": 1},
     ),
     "estimator": Recipe(
         "bce",

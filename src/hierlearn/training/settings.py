@@ -92,7 +92,7 @@ SCHEDULES: dict[str, Callable[[int, int], float]] = {
 
 
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs", "none", "trees", "estimator"]
+Optimizer = Literal["adamw", "lbfgs", "none", "trees", "kernel", "estimator"]
 INSTEAD_OF_BASE = ("loss", "network", "head", "answer", "link")  # choices that a base replaces
 # What only training in batches uses.
 OF_BATCHES = (
@@ -123,7 +123,7 @@ class Settings:
     optimizer: Optimizer = setting(
         "adamw",
         "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
-        "memory and trains nothing, trees and estimator are those of the networks of that name.",
+        "memory and trains nothing, trees, kernel and estimator are those of these networks.",
     )
     l2_penalty: float = setting(
         0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0

@@ -1,11 +1,12 @@
-"""Forest: extremely randomized trees, grown one by one by scikit-learn.
+"""Forest: trees grown one by one by scikit-learn.
 
-Splits are chosen to lessen the variance of the closed targets. With C classes each split would cost
+Splits of extremely randomized trees are chosen to lessen the variance of the closed targets. With C classes each split would cost
 C sums per row, so that of q random projections of the targets stands in for it (Joly, Geurts and
 Wehenkel, 2014), drawn again for every tree:
 
     Z = Y R,    R (C, q) normal,    E |z_i - z_k|^2 = q |y_i - y_k|^2
 
+Those of a random forest tell label sets apart (Gini), on rows drawn with replacement.
 Leaves hold the label sets of their rows, not means of C numbers: a forest of N rows takes about
 20 N T bytes, whatever the number of classes.
 """
@@ -22,7 +23,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.trees import forest_heads
+from hierlearn.networks.trees import FOREST, forest_heads
 from hierlearn.training.seeding import derive
 from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
@@ -103,25 +104,34 @@ def expected_targets(labels: Labels) -> Any:
 
 def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of one tree, with nodes counted from 0; see ForestHead."""
-    from sklearn.tree import ExtraTreeRegressor
+    from sklearn.tree import DecisionTreeClassifier, ExtraTreeRegressor
 
-    classes = sample.targets.shape[1]
-    if classes <= head.projections:
-        split_by = sample.targets.toarray()
+    options: dict[str, Any] = {
+        "max_features": head.max_features,
+        "min_samples_leaf": head.min_samples_leaf,
+        "random_state": seed % (1 << 32),
+    }
+    classes, draw = sample.targets.shape[1], np.random.default_rng(seed)
+    weights = sample.weights
+    if head.kind == FOREST:
+        count = len(sample.x)
+        times = np.bincount(draw.integers(0, count, count), minlength=count)
+        weights = times * (1.0 if weights is None else weights)
+        grown = DecisionTreeClassifier(**options).fit(sample.x, sample.label_set, weights)
     else:
-        drawn = np.random.default_rng(seed).standard_normal((classes, head.projections))
-        split_by = sample.targets @ drawn
-    grown = ExtraTreeRegressor(
-        max_features=head.max_features,
-        min_samples_leaf=head.min_samples_leaf,
-        random_state=seed % (1 << 32),
-    ).fit(sample.x, split_by, sample_weight=sample.weights)
+        if classes <= head.projections:
+            split_by = sample.targets.toarray()
+        else:
+            split_by = sample.targets @ draw.standard_normal((classes, head.projections))
+        grown = ExtraTreeRegressor(**options).fit(sample.x, split_by, sample_weight=weights)
     tree = grown.tree_
     own, is_leaf = np.arange(tree.node_count), tree.children_left < 0
     assert np.array_equal(tree.children_left[~is_leaf], own[~is_leaf] + 1)
     sets = int(sample.label_set.max()) + 1
-    keys, place = np.unique(tree.apply(sample.x) * sets + sample.label_set, return_inverse=True)
-    weight = np.bincount(place, sample.weights)
+    seen = np.flatnonzero(np.ones(len(sample.x)) if weights is None else weights)
+    leaf = tree.apply(sample.x[seen])
+    keys, place = np.unique(leaf * sets + sample.label_set[seen], return_inverse=True)
+    weight = np.bincount(place, None if weights is None else weights[seen])
     node = keys // sets
     whole = np.bincount(node, weight, tree.node_count)
     counts = np.bincount(node, minlength=tree.node_count)
