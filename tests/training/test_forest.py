@@ -45,7 +45,7 @@ def test_a_recipe_learns_and_its_model_answers_again(size, tmp_path):
     found = [TREE.names[leaves[one]] for one in p[:, leaves].argmax(1).tolist()]
     assert np.mean([[one] == row for one, row in zip(found, data.labels, strict=True)]) > 0.95
     assert torch.equal(load(tmp_path / "model").probabilities(data.inputs), p)
-    assert "7 extremely randomized trees (at least 1 row per leaf)" in said[0]
+    assert "7 extremely random trees (at least 1 row per leaf)" in said[0]
     assert steps == [(number, 7 * size) for number in range(1, 7 * size + 1)]
 
 

@@ -97,9 +97,7 @@ class ForestHead(Head):
         if max_features != "sqrt" and (
             not isinstance(max_features, (int, float)) or not 0 < max_features <= 1
         ):
-            raise HierlearnError(
-                f"max_features must lie in (0, 1] or be 'sqrt', not {max_features!r}"
-            )
+            raise HierlearnError(f"max_features must be in (0, 1] or 'sqrt', not {max_features!r}")
         self.kind = kind
         self.label_space = LabelSpace.of(label_space)
         self.width = features

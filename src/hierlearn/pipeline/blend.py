@@ -10,10 +10,10 @@ model has been made as sure as it should be.
 3. What has a weight is trained again on all rows, over several seeds.
 4. The blended predictions of the left-out rows say how sure the blend should be.
 
-Test rows are never looked at; rows of the split "valid" are training rows of effort "best". Results of step 1
-and 3 are stored as they come, so that an interrupted run resumes with the next training. Where
-workers are at hand (``hierlearn.service.engine.use_executor``), they train all of step 1 at
-once, and all of step 3.
+Test rows are never looked at; rows of the split "valid" are training rows of effort "best". Results
+of step 1 and 3 are stored as they come, so that an interrupted run resumes with the next training.
+Where workers are at hand (``hierlearn.service.engine.use_executor``), they train all of step 1 of
+effort "best" at once, and all of step 3.
 """
 
 from __future__ import annotations
@@ -202,9 +202,8 @@ class BlendTraining(Job):
             self.reporting.on_prepared(TrainingStart(self.label_space, self.settings, text))
         shown = self.reporting.bar and self.here.writes
         per_part = len(self.held) * UNIT + self.seeds * UNIT // FOLD_SEEDS
-        with progress_bar(
-            "race" if self.races else "effort best", len(found) * per_part, show=shown
-        ) as progress:
+        what = "race" if self.races else "effort best"
+        with progress_bar(what, len(found) * per_part, show=shown) as progress:
             self.overall = Overall(progress)
             return self._run(found)
 
@@ -374,9 +373,8 @@ class BlendTraining(Job):
             return float((q.argmax(dim=1) == place).double().mean())
 
         single = {key: share_right(q) for key, q in masses.items()}
-        found = mixture_weights(
-            [q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()]
-        )
+        mine = [q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()]
+        found = mixture_weights(mine)
         weights = dict(zip(masses, found.tolist(), strict=True))
         least = {key: MEMORY_SHARE for key in weights if key.startswith(f"{QUICK}{SLASH}")}
         kept = {
@@ -389,10 +387,8 @@ class BlendTraining(Job):
         value = share_right(torch.stack([kept[key] * masses[key] for key in kept]).sum(dim=0))
         names = {key: key.partition(SLASH)[0] for key in masses}
         alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in single.items())
-        shown = " + ".join(
-            f"{weight:.2f} {names[key]}"
-            for key, weight in sorted(kept.items(), key=lambda e: -e[1])
-        )
+        order = sorted(kept, key=lambda key: -kept[key])
+        shown = " + ".join(f"{kept[key]:.2f} {names[key]}" for key in order)
         self._say(f"right on the rows left out: {alone}; kept {shown}, {value:.1%}")
         return Selection(kept, value, single)
 

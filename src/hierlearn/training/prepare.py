@@ -46,7 +46,7 @@ from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.networks.trees import forest_heads
+from hierlearn.networks.trees import FOREST, forest_heads
 from hierlearn.registry import Registry
 from hierlearn.training.choose import Decision, Facts, choose, default_network
 from hierlearn.training.recipes import build_loss
@@ -690,10 +690,9 @@ def summary(prepared: Prepared) -> str:
         trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
     forests = forest_heads(prepared.network)
     if forests:
-        trained_by = (
-            f"{forests[0].trees} {'trees of a random forest' if forests[0].kind == 'forest' else 'extremely randomized trees'} (at least "
-            f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
-        )
+        kind = "trees of a random forest" if forests[0].kind == FOREST else "extremely random trees"
+        least = plural(forests[0].min_samples_leaf, "row")
+        trained_by = f"{forests[0].trees} {kind} (at least {least} per leaf)"
     encoder, step = "", prepared.preprocessor
     first: Any = step.first if isinstance(step, ChainPreprocessor) else step
     if isinstance(first, EmbedPreprocessor):

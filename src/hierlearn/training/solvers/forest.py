@@ -1,8 +1,8 @@
 """Forest: trees grown one by one by scikit-learn.
 
-Splits of extremely randomized trees are chosen to lessen the variance of the closed targets. With C classes each split would cost
-C sums per row, so that of q random projections of the targets stands in for it (Joly, Geurts and
-Wehenkel, 2014), drawn again for every tree:
+Splits of extremely randomized trees are chosen to lessen the variance of the closed targets. With C
+classes each split would cost C sums per row, so that of q random projections of the targets stands
+in for it (Joly, Geurts and Wehenkel, 2014), drawn again for every tree:
 
     Z = Y R,    R (C, q) normal,    E |z_i - z_k|^2 = q |y_i - y_k|^2
 

@@ -2,11 +2,11 @@
 
     minimize   sum over rows i of w_i |y_i - b - f(x_i)|^2 + noise |f|^2
 
-y_i is 1 for the terminal class of row i, 0 elsewhere, b their mean, and |f| the norm that belongs to
-the kernel K. With A = K + noise / w on the diagonal the answer is a = A^-1 (y - b), and what row i
-would be given without it is y_i - a_i / (A^-1)_ii: so the width of the bumps and the noise are those
-whose squared error is least when every row of a sample is left out (Allen, 1974; Cawley, 2006). Of
-many rows the bumps stand at some of them only (Williams and Seeger, 2001).
+y_i is 1 for the terminal class of row i, 0 elsewhere, b their mean, and |f| the norm that belongs
+to the kernel K. With A = K + noise / w on the diagonal the answer is a = A^-1 (y - b), and what row
+i would be given without it is y_i - a_i / (A^-1)_ii: so the width of the bumps and the noise are
+those whose squared error is least when every row of a sample is left out (Allen, 1974; Cawley,
+2006). Of many rows the bumps stand at some of them only (Williams and Seeger, 2001).
 """
 
 from __future__ import annotations
