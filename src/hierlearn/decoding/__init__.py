@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.decoding.classes import Argmax, Cost, Leaf, TopDown, greedy_chain
+from hierlearn.decoding.classes import Argmax, Balanced, Cost, HierF1, Leaf, TopDown, greedy_chain
 from hierlearn.decoding.decoder import Decoder, ancestor_sets
 from hierlearn.decoding.guarantees import ConformalSets, Stop, risk_threshold
 from hierlearn.decoding.probabilities import terminal_mass, terminal_scores
@@ -32,6 +32,8 @@ BUILT_IN: dict[str, Callable[..., Decoder]] = {
     "top-down": TopDown,
     "coherent": Coherent,
     "cost": Cost,
+    "balanced": Balanced,
+    "hier-f1": HierF1,
     "expected-f": ExpectedF,
     "subset": Subset,
     "stop": Stop,
@@ -115,11 +117,13 @@ __all__ = [
     "CALIBRATED",
     "DECODERS",
     "Argmax",
+    "Balanced",
     "Coherent",
     "ConformalSets",
     "Cost",
     "Decoder",
     "ExpectedF",
+    "HierF1",
     "Leaf",
     "Stop",
     "Subset",

@@ -34,6 +34,17 @@ t. On a tree both are sums over the path from the root to c, so no C x C table i
 
 What ends at the root costs height(root), or level(c). A cost given as a tensor has no column for
 the root: what ends there is left out. The root is no candidate.
+
+Balanced: the terminal class that is best on average, half for being exact, half for its hierarchical
+F1 with where the row ends, which counts the classes at or above both:
+
+    c = argmax over terminal classes c of w q(c) + (1 - w) sum over t of q(t) 2 level(lca(c, t)) /
+        (level(c) + level(t)),    w = 1/2
+
+The sum over t is one over the path to c, for each level of a terminal class: with q_l the mass of
+the terminal classes of level l, summed upward, that is 2 / (level(c) + l) sum over a in path(c) of
+q_l(a). A shallow class that is likely wins over a deep one that is less so, and a branch that is
+likely over a class of another one. ``exact=1`` is the decoder leaf, ``exact=0`` hierarchical F1.
 """
 
 from __future__ import annotations
@@ -177,6 +188,57 @@ def expected_path(p: Tensor, hierarchy: Hierarchy) -> Tensor:
     level = torch.tensor(hierarchy.levels, dtype=p.dtype, device=p.device)
     # A class of level m lies below m classes, itself one of them: E[level(t)] is the sum of p.
     return level + p.sum(dim=1, keepdim=True) - 2 * hierarchy.sum_down(p)
+
+
+class Balanced(Decoder):
+    """The terminal class of the best expected mean of exactness and hierarchical F1; trees.
+
+    Args:
+        label_space: the taxonomy and its terminal classes.
+        exact: w, from 0 to 1.
+    """
+
+    answers: Answers = "class"
+    needs_tree = True
+
+    def __init__(self, label_space: LabelSpace | Hierarchy, exact: float = 0.5) -> None:
+        super().__init__(label_space)
+        if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not 0 <= exact <= 1:
+            raise HierlearnError(f"exact must lie between 0 and 1, not {shown(exact)}")
+        self.exact = float(exact)
+        self.terminals = self.label_space.terminal_ids()
+        self.levels = torch.from_numpy(np.array(self.hierarchy.levels)[self.terminals.numpy()])
+
+    def expected(self, p: Tensor) -> Tensor:
+        """Return (n, T) what each terminal class is worth."""
+        hierarchy, terminals = self.hierarchy, self.terminals.to(p.device)
+        inner = self.label_space.has_inner_terminals
+        mass = (terminal_scores(p, self.label_space).clamp_min(0) if inner else p)[:, terminals]
+        worth = self.exact * mass
+        levels = self.levels.to(p.device)
+        for level in levels.unique().tolist():
+            ends = torch.zeros_like(p).index_copy(1, terminals, mass * (levels == level))
+            shared = hierarchy.sum_down(hierarchy.sum_up(ends)).index_select(1, terminals)
+            worth = worth + (1 - self.exact) * 2 * shared / (levels + level)
+        return worth
+
+    def decide(self, p: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Answer the first terminal class that is worth most."""
+        worth, terminals = self.expected(p), self.terminals.to(p.device)
+        if allowed is not None:
+            worth = worth.masked_fill(~allowed[terminals], -torch.inf)
+        return terminals[worth.argmax(dim=1)]
+
+
+class HierF1(Balanced):
+    """The terminal class of the best expected hierarchical F1: ``Balanced`` with exact 0; trees.
+
+    Args:
+        label_space: the taxonomy and its terminal classes.
+    """
+
+    def __init__(self, label_space: LabelSpace | Hierarchy) -> None:
+        super().__init__(label_space, 0.0)
 
 
 COSTS: dict[str, Callable[[Tensor, Hierarchy], Tensor]] = {
