@@ -1,28 +1,24 @@
-"""Linear models by dual coordinate descent, for the CPU: 16 binary problems on the same rows at once.
+"""Linear SVMs by dual coordinate descent, for the CPU: 16 binary problems on the same rows at once.
 
 For rows x_i with a constant column, sides y_ik = 1 or -1 and costs c_ik:
 
-    minimize   |w_k|^2 / 2  +  sum over i of c_ik l(y_ik w_k x_i)        for every problem k
+    minimize   |w_k|^2 / 2  +  sum over i of c_ik max(0, 1 - y_ik w_k x_i)^2    for every problem k
 
-    hinge       l(m) = max(0, 1 - m)^2        w = sum a_i y_i x_i,  a_i >= 0
-    logistic    l(m) = log(1 + exp(-m))       w = sum a_i y_i x_i,  0 < a_i < c_i
+    w = sum over i of a_i y_i x_i,  a_i >= 0
 
-One coordinate a_i at a time is moved to its optimum, in a new random order in every pass:
+One a_i at a time is moved to its optimum, in a new random order in every pass:
 
-    hinge       g = y w x - 1 + a / (2 c);  a <- max(0, a - g / (|x|^2 + 1 / (2 c)))
-    logistic    a = c sigmoid(t);  t <- the root of  t + y w x + |x|^2 (c sigmoid(t) - a)
+    g = y w x - 1 + a / (2 c),    a <- max(0, a - g / (|x|^2 + 1 / (2 c)))
 
 Hsieh et al., "A dual coordinate descent method for large-scale linear SVM" (2008), which also gives
-shrinking and the stopping rule; Yu, Huang and Lin, "Dual coordinate descent methods for logistic
-regression and maximum entropy models" (2011). What is new here are the *lanes*: a column of X meets
-16 weights that lie side by side in one cache line, so that a row is read once for 16 problems, and
-arithmetic is vectorized without changing the order of any sum. A lane never looks at another one,
-except that all share the order of the rows and are verified together.
+shrinking and the stopping rule. What is new here are the *lanes*: a column of X meets 16 weights
+that lie side by side in one cache line, so that a row is read once for 16 problems, and arithmetic
+is vectorized without changing the order of any sum. A lane never looks at another one, except that
+all share the order of the rows and are verified together.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -34,8 +30,6 @@ from numba.extending import intrinsic
 LANES = 16  # problems that are solved together: float32 weights of one cache line
 ALL_LANES = (1 << LANES) - 1
 F = np.float32
-NEWTON = 8  # steps to the root of one coordinate, at most
-FAR = 60.0  # beyond, a sigmoid is 0 or 1
 OPTIONS = {"nogil": True, "fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 
 
@@ -144,11 +138,9 @@ def solve(
     x: Any,
     sides: Any,
     costs: Any,
-    lane_costs: Any,
-    state: Any,
+    factors: Any,
+    a: Any,
     w: Any,
-    logistic: bool,
-    warm: bool,
     tolerance: float,
     passes: int,
     seed: int,
@@ -159,11 +151,9 @@ def solve(
         x: offsets, columns and values of n rows.
         sides: (n, LANES) int8, 1 or -1, 0 where a row says nothing.
         costs: (n,) what each row costs; 0 leaves it out.
-        lane_costs: (2, LANES) factors of the costs of negatives and of positives.
-        state: (n, LANES) float32, where to begin if ``warm``, and what is found: a, or t.
+        factors: (LANES,) by which positives cost more.
+        a: (n, LANES) float32, where to begin, and where it ends.
         w: (D + 1, LANES) float32, filled with the weights, that of the constant column last.
-        logistic: the loss.
-        warm: whether ``state`` holds where to begin.
         tolerance: how far apart the projected gradients of a lane may be, 1 being where it begins.
         passes: at most.
         seed: of the order of the rows.
@@ -178,7 +168,6 @@ def solve(
     high = np.empty(LANES, dtype=np.float32)  # the largest and the least projected gradient
     low = np.empty(LANES, dtype=np.float32)
     bound = np.empty(LANES, dtype=np.float32)  # of the last pass
-    least = F(-6.9)  # where t begins: a thousandth of the cost
     w[:] = F(0)
     for i in range(n):
         total = F(1)
@@ -187,17 +176,9 @@ def solve(
         square[i] = total
         used = False
         for k in range(LANES):
-            side = sides[i, k]
-            step[k] = F(0)
-            if side == 0 or costs[i] <= 0:
-                state[i, k] = least if logistic else F(0)
-                continue
-            if not warm:
-                state[i, k] = least if logistic else F(0)
-            a = state[i, k]
-            if logistic:
-                a = costs[i] * lane_costs[(side + 1) // 2, k] / (F(1) + F(math.exp(-a)))
-            step[k] = side * a
+            if sides[i, k] == 0 or costs[i] <= 0:
+                a[i, k] = F(0)
+            step[k] = sides[i, k] * a[i, k]
             used |= step[k] != 0
         if used:
             spread(step, w, columns, values, offsets[i], offsets[i + 1])
@@ -249,26 +230,11 @@ def solve(
                 step[k] = F(0)
                 if (bits >> k) & 1 == 0:
                     continue
-                side = F(sides[i, k])
-                cost = costs[i] * lane_costs[(sides[i, k] + 1) // 2, k]
-                a = state[i, k]
-                if logistic:
-                    g = a + side * s[k]
-                    high[k] = max(high[k], abs(g))
-                    low[k] = F(0)
-                    if abs(g) < F(0.1) * tolerance:
-                        bits &= ~(1 << k)
-                        continue
-                    t = root(a, g, square[i] * cost)
-                    state[i, k] = t
-                    before = cost / (F(1) + F(math.exp(-a)))
-                    step[k] = side * (cost / (F(1) + F(math.exp(-t))) - before)
-                    changed = True
-                    continue
-                diagonal = F(0.5) / cost
-                g = side * s[k] - F(1) + a * diagonal
+                side, own = F(sides[i, k]), a[i, k]
+                diagonal = F(0.5) / (costs[i] * (factors[k] if side > 0 else F(1)))
+                g = side * s[k] - F(1) + own * diagonal
                 projected = g
-                if a == 0:
+                if own == 0:
                     if g > bound[k]:
                         bits &= ~(1 << k)
                         continue
@@ -276,9 +242,9 @@ def solve(
                 high[k] = max(high[k], projected)
                 low[k] = min(low[k], projected)
                 if projected != 0:
-                    new = max(a - g / (square[i] + diagonal), F(0))
-                    state[i, k] = new
-                    step[k] = side * (new - a)
+                    new = max(own - g / (square[i] + diagonal), F(0))
+                    a[i, k] = new
+                    step[k] = side * (new - own)
                     changed = True
             active[i] = bits
             if changed:
@@ -303,31 +269,6 @@ def solve(
                 break
             full = True
     return made, live | waiting
-
-
-@kernel
-def root(t: float, g: float, curvature: float) -> float:
-    """Return the root of f(t') = t' + m + curvature (sigmoid(t') - sigmoid(t)), t + m being g.
-
-    f grows by 1 at least, so Newton's steps are kept in an interval that holds the root.
-    """
-    old, margin = F(1) / (F(1) + F(math.exp(-t))), g - t
-    left, right = (t, -margin + curvature * old) if g < 0 else (-margin - curvature, t)
-    left, right = max(left, F(-FAR)), min(right, F(FAR))
-    for _ in range(NEWTON):
-        share = F(1) / (F(1) + F(math.exp(-t)))
-        f = t + margin + curvature * (share - old)
-        if f > 0:
-            right = t
-        else:
-            left = t
-        new = t - f / (F(1) + curvature * share * (F(1) - share))
-        if not left <= new <= right:
-            new = F(0.5) * (left + right)
-        if abs(new - t) < F(1e-3):
-            return new
-        t = new
-    return t
 
 
 @kernel
