@@ -35,11 +35,15 @@ from hierlearn.networks.network import Network
 from hierlearn.networks.trees import is_csr
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import nn
 
     from hierlearn.hierarchy import Hierarchy
+    from hierlearn.hierarchy.labels import Labels
 
 Strategy = Literal["flat", "per-parent", "per-class"]
+SPARSE_LINEAR = "sparse-linear"  # its name in HEADS
 SLOPE = 4.0  # where there are too few rows to choose it
 SHORT = 1 << 15  # slots that have short numbers
 
@@ -67,6 +71,7 @@ class SparseLinearHead(Head):
     groups: Tensor
     terminals: Tensor
     ends: Tensor
+    solver: ClassVar[str] = "linear"
     sized_by_data: ClassVar[tuple[str, ...]] = ("slots", "values")
 
     def __init__(
@@ -107,6 +112,15 @@ class SparseLinearHead(Head):
         self.register_buffer("groups", groups, persistent=False)
         self.register_buffer("terminals", space.terminal_ids(), persistent=False)
         self._dense: Tensor | None = None
+
+    @classmethod
+    def options_from_labels(cls, labels: Labels, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the strategy that fits training labels, unless one was chosen."""
+        if options.get("strategy") is not None:
+            return {}
+        if (labels.terminal_counts != 1).any():
+            return {"strategy": "per-class"}
+        return {"strategy": "per-parent" if labels.hierarchy.is_tree else "flat"}
 
     # ------------------------------------------------------------------ what it holds
 
