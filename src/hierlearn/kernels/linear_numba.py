@@ -155,7 +155,7 @@ def solve(
         a: (n, LANES) float32, where to begin, and where it ends.
         w: (D + 1, LANES) float32, filled with the weights, that of the constant column last.
         tolerance: how far apart the projected gradients of a lane may be, 1 being where it begins.
-        passes: at most.
+        passes: over all rows at most; one over fewer counts as its share.
         seed: of the order of the rows.
     """
     offsets, columns, values = x
@@ -188,8 +188,8 @@ def solve(
     live, waiting = ALL_LANES, ALL_LANES
     count, full = 0, True
     number = np.uint64(seed)
-    made = 0
-    while made < passes:
+    made = visited = 0
+    while visited < passes * n:
         if full:  # every row again
             live, waiting, count = waiting, 0, 0
             for i in range(n):
@@ -213,6 +213,7 @@ def solve(
             other = place + np.int64(drawn % np.uint64(count - place))
             order[place], order[other] = order[other], order[place]
         made += 1
+        visited += count
         place = 0
         while place < count:
             i = order[place]

@@ -106,7 +106,7 @@ class SparseLinearHead(Head):
         self.register_buffer("bias", torch.zeros(count))
         self.register_buffer("slope", torch.tensor(SLOPE if slope is None else float(slope)))
         # Of each slot, the number of what it competes in; of each terminal class, where it is.
-        ends = torch.from_numpy(inner)
+        ends = torch.tensor(inner)
         groups = torch.cat([sibling_groups(space.hierarchy), ends + 1])
         self.register_buffer("ends", ends, persistent=False)
         self.register_buffer("groups", groups, persistent=False)

@@ -15,6 +15,7 @@ them are right already. ``out_of_fold`` does so.
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hierlearn.errors import HierlearnError, arg
+from hierlearn.errors import DataWarning, HierlearnError, arg
 from hierlearn.links import HeadOutput
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.estimator import ROOT, families
@@ -310,7 +311,16 @@ def solve_lanes(
     weights = np.zeros((len(used) + 1, LANES), dtype=np.float32)
     costly = np.ones(LANES, dtype=np.float32)
     costly[: len(lanes)] = factors
-    solve(matrix, sides, costs, costly, state, weights, tolerance, PASSES, seed | 1)
+    _, unfinished = solve(
+        matrix, sides, costs, costly, state, weights, tolerance, PASSES, seed | 1
+    )
+    if unfinished:
+        warnings.warn(
+            f"linear weights did not converge in {PASSES:,} passes over {len(costs):,} rows; "
+            f"standardize the inputs, or raise {arg('l2_penalty')}",
+            DataWarning,
+            stacklevel=2,
+        )
     found: list[Weights] = []
     turned = np.ascontiguousarray(weights[:, : len(lanes)].T)
     for lane, number in enumerate(lanes):
