@@ -180,6 +180,16 @@ def test_the_tolerance_bounds_the_objective(tolerance):
     assert theirs * (1 - 1e-6) <= ours <= theirs * (1 + 0.01 * tolerance)
 
 
+def test_the_unit_of_the_inputs_does_not_matter():
+    """But for the bias, whose column keeps its unit."""
+    inputs, rng = sparse_rows()
+    both = csr_matrix(np.vstack([inputs.toarray(), -inputs.toarray()]))  # so that no bias helps
+    labels = [["a"]] * 90 + [["b"]] * 90
+    hierarchy = Hierarchy.from_paths(["a", "b"])
+    one, other = (solved(make(labels, hierarchy, x), "flat")[1] for x in (both, 8 * both))
+    np.testing.assert_allclose(one[:-1], 8 * other[:-1], atol=2e-3)
+
+
 def test_dense_rows_give_the_same():
     inputs, rng = sparse_rows()
     labels = draw(PATHS, 90, rng)
@@ -243,9 +253,10 @@ def test_a_warm_start_ends_where_a_cold_one_does(strategy):
     space = LabelSpace.from_labels(rows.labels)
     head = SparseLinearHead(inputs.shape[1], space, strategy=strategy)
     left = np.arange(0, 300, 5)
-    duals = fit_head(head, rows, 0.5, left_out=left, keep=True, tolerance=FAR)
+    duals = {}
+    fit_head(head, rows, 0.5, left_out=left, duals=duals, tolerance=FAR)
     assert all(not duals[first][place].any() for first, place in places_of(head, rows, left))
-    assert fit_head(head, rows, 0.5, start=duals, tolerance=FAR) == {}
+    fit_head(head, rows, 0.5, duals=duals, tolerance=FAR)
     np.testing.assert_allclose(stacked(head), solved(rows, strategy)[1], atol=2e-3)
 
 

@@ -238,8 +238,8 @@ def test_devise_drops_more_units_of_numbers():
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ([["a/x"], ["a/y"], ["b"]], "a linear SVM per parent"),
-        ([["a/x", "b"], ["a/y"], ["b"]], "a logistic regression per class"),
+        ([["a/x"], ["a/y"], ["b"]], "linear SVMs below each parent"),
+        ([["a/x", "b"], ["a/y"], ["b"]], "a linear SVM per class"),
     ],
 )
 def test_a_linear_model_is_described_in_words(labels, words):

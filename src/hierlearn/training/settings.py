@@ -126,7 +126,9 @@ class Settings:
         "fills a memory and trains nothing, trees, kernel and estimator are those of these networks.",
     )
     l2_penalty: float = setting(
-        0.5, "Penalty of linear on squared weights, beside the summed loss of the rows.", above=0
+        0.5,
+        "Penalty of linear on squared weights, times the mean squared length of the rows.",
+        above=0,
     )
     epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)

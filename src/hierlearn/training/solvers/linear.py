@@ -1,10 +1,11 @@
 """Linear: solves the sparse weights of a linear head on all rows at once.
 
-    minimize   l2_penalty / 2 |w|^2  +  sum over rows i of weight_i max(0, 1 - y_i w x_i)^2
+    minimize   l2_penalty m / 2 |w|^2  +  sum over rows i of weight_i max(0, 1 - y_i w x_i)^2
 
-for every slot, with y_i = 1 where it is right and -1 where it is not; the bias is penalized as the
-weight of a constant column. With one group these are the problems of scikit-learn's LinearSVC with
-C = 1 / ``l2_penalty``; see ``kernels/linear_numba.py``.
+for every slot, with y_i = 1 where it is right and -1 where it is not, and m the mean |x_i|^2, so
+that the unit of the inputs does not matter; the bias is penalized as the weight of a constant
+column. With one group these are the problems of scikit-learn's LinearSVC with C = 1 / (l2_penalty
+m), and m = 1 for texts; see ``kernels/linear_numba.py``.
 
 A group is one problem per slot on the rows that it concerns: the terminal classes and all rows, or
 the children of a parent and the rows below it. It sees only the columns that occur in its rows.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +31,6 @@ from hierlearn.links import HeadOutput
 from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.estimator import ROOT, families
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.layers import InputNoise
-from hierlearn.networks.linear import UnitLength
 from hierlearn.networks.sparse_linear import sparse_linear_heads
 from hierlearn.training.blending import FOLDS, assign_folds, first_class
 from hierlearn.training.seeding import derive
@@ -39,10 +39,10 @@ from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from hierlearn.networks.sparse_linear import SparseLinearHead
     from hierlearn.training.prepare import Prepared
@@ -176,37 +176,34 @@ def fit_head(
     rows: Rows,
     penalty: float,
     *,
-    inputs: Tensor | SparseRows | None = None,
     left_out: Ints | None = None,
-    start: Duals | None = None,
-    keep: bool = False,
+    duals: Duals | None = None,
     positive_weight: Floats | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
-) -> Duals:
+) -> None:
     """Set the weights of a head to the optimum.
 
     Args:
         head: whose weights are set.
         rows: the training rows.
-        penalty: what |w|^2 / 2 counts beside the summed loss.
-        inputs: the rows as the head reads them; None for those of ``rows``.
+        penalty: what m |w|^2 / 2 counts beside the summed loss, see above.
         left_out: the numbers of rows that do not count.
-        start: the dual variables of another fit to these rows, which are taken over and changed.
-        keep: whether to return the dual variables; without it the result is empty.
+        duals: the dual variables of another fit to these rows, from which to go on; they become
+            those of this one. An empty dictionary is filled; None keeps none.
         positive_weight: (S,) factors of the weight of a row where its slot is right.
         tolerance: how far apart the projected gradients of a slot may be at the end.
         seed: of the order in which rows are visited.
     """
     from hierlearn.kernels.linear_numba import LANES, scatter
 
-    x, width = entries_of(rows.inputs if inputs is None else inputs)
-    costs = np.full(len(rows), 1 / penalty, dtype=np.float32)
+    x, width = entries_of(rows.inputs)
+    square = float(np.dot(x[2], x[2])) / max(len(rows), 1)
+    costs = np.full(len(rows), 1 / (penalty * (square or 1.0)), dtype=np.float32)
     if rows.weights is not None:
         costs *= rows.weights.cpu().numpy()
     if left_out is not None:
         costs[left_out] = 0
-    duals: Duals = {}
     found: list[Weights] = []
     workers = torch.get_num_threads()
 
@@ -214,8 +211,9 @@ def fit_head(
         """Solve some slots of a group."""
         matrix, used = take(x, width, group.rows) if held is None else held
         first = int(group.slots[lanes[0]])
-        before = None if start is None else start.get(first)
-        state = np.zeros((len(group.rows), LANES), dtype=np.float32) if before is None else before
+        state = None if duals is None else duals.get(first)
+        if state is None:
+            state = np.zeros((len(group.rows), LANES), dtype=np.float32)
         factors = np.ones(len(lanes), dtype=np.float32)
         if positive_weight is not None:
             factors = positive_weight[group.slots[lanes]]
@@ -230,7 +228,7 @@ def fit_head(
                 seed=derive(seed, "linear", first),
             )
         )
-        if keep:
+        if duals is not None:
             duals[first] = state
 
     pool: Any = ThreadPoolExecutor(workers) if workers > 1 else nullcontext()
@@ -264,7 +262,6 @@ def fit_head(
     for slot, columns, own_values, _ in found:
         scatter(columns, own_values, slot, place, slots, values)
     head.set(offsets, slots, values, bias)
-    return duals
 
 
 def solve_lanes(
@@ -341,8 +338,6 @@ def out_of_fold(
     rows: Rows,
     folds: Sequence[Ints],
     penalty: float,
-    *,
-    inputs: Tensor | SparseRows | None = None,
     seed: int = 0,
 ) -> Tensor:
     """Return the scores of rows by weights of the others, and leave a head with those of all.
@@ -355,22 +350,17 @@ def out_of_fold(
         rows: the training rows.
         folds: the numbers of the rows to leave out, fold after fold.
         penalty: see ``fit_head``.
-        inputs: see ``fit_head``.
         seed: of the order in which rows are visited.
 
     Returns:
         (n, S) the scores of the rows of all folds, in their order.
     """
-    read: Any = rows.inputs if inputs is None else inputs
     parts: list[Tensor] = []
-    duals: Duals | None = None
+    duals: Duals = {}
     for fold in folds:
-        duals = fit_head(
-            head, rows, penalty, inputs=inputs, left_out=fold, start=duals, keep=True, seed=seed
-        )
-        index = torch.from_numpy(fold).to(rows.device)
-        parts.append(head.scores(read.take(index) if isinstance(read, SparseRows) else read[index]))
-    fit_head(head, rows, penalty, inputs=inputs, start=duals, seed=seed)
+        fit_head(head, rows, penalty, left_out=fold, duals=duals, seed=seed)
+        parts.append(head.scores(rows.take(torch.from_numpy(fold))))
+    fit_head(head, rows, penalty, duals=duals, seed=seed)
     scores = torch.cat(parts)
     if head.fits_slope:
         fit_slope(head, scores, rows, np.concatenate(folds))
@@ -456,17 +446,18 @@ class LinearSolver:
     def fit(self, prepared: Prepared, run: Run) -> Fitted:
         """Solve all slots, unless a checkpoint has them."""
         heads = sparse_linear_heads(prepared.network)
-        inputs = inputs_of(prepared)
+        encoder = encoder_of(prepared)
 
         def solve() -> list[float | None]:
             settings = prepared.decision.settings
             first, *others = heads
-            rows, read, seed = prepared.rows, inputs(), settings.seed
+            rows, seed = copy(prepared.rows), settings.seed
+            rows.inputs = encoder.eval()(rows.inputs)
             fold = rows_of_slope(first, rows, seed) if first.fits_slope else np.arange(0)
             if len(fold):
-                out_of_fold(first, rows, [fold], settings.l2_penalty, inputs=read, seed=seed)
+                out_of_fold(first, rows, [fold], settings.l2_penalty, seed)
             else:
-                fit_head(first, rows, settings.l2_penalty, inputs=read, seed=seed)
+                fit_head(first, rows, settings.l2_penalty, seed=seed)
             for head in others:
                 head.load_state_dict(first.state_dict())
             return [None] * len(heads)
@@ -474,26 +465,20 @@ class LinearSolver:
         return fit_at_once(prepared, run, solve)
 
 
-def inputs_of(prepared: Prepared) -> Callable[[], Tensor | SparseRows]:
-    """Return what gives the rows as the head reads them; raise where nothing can be solved."""
+def encoder_of(prepared: Prepared) -> nn.Module:
+    """Return what inputs go through before they are solved; raise where nothing can be."""
     if isinstance(prepared.rows, ParquetRows):
         raise HierlearnError("linear reads rows in memory, not streams; use optimizer adamw")
     network: Any = networks_in(prepared.network)[0]
-    encoder = getattr(network, "encoder", None)
     if not sparse_linear_heads(prepared.network) or len(network.heads) > 1:
         raise HierlearnError(
             "optimizer linear solves one head of sparse weights alone; use optimizer adamw, or "
             f"{arg('head', 'sparse-linear')}"
         )
-    if not isinstance(encoder, (InputNoise, UnitLength)):
+    encoder: nn.Module = network.encoder
+    if any(True for _ in encoder.parameters()):
         raise HierlearnError(
             f"a head of sparse weights has no gradients to train {type(encoder).__name__}; use "
             f"the network linear or embeddings"
         )
-
-    def read() -> Tensor | SparseRows:
-        encoder.eval()
-        found: Tensor | SparseRows = encoder(prepared.rows.inputs)
-        return found
-
-    return read
+    return encoder
