@@ -20,7 +20,8 @@ TABLE_OF_CHOICES = [
     ({"kind": "images"}, {}, f"quick|inputs are images, and {PATH}|bce||neighbors|leaf|adamw"),
     ({"several": 40}, {}, f"quick|inputs are numbers, and {SEVERAL}|bce||neighbors|coherent|adamw"),
     ({"unlabeled": 40}, {}, f"quick|inputs are numbers, and {NONE}|bce||neighbors|stop|adamw"),
-    ({"kind": "texts"}, {}, f"linear|{PATH}, and inputs are texts|hinge|linear|sparse-linear|cost|linear"),
+    ({"kind": "texts"}, {},
+     f"linear|{PATH}, and inputs are texts|hinge|linear|sparse-linear|cost|linear"),
     ({"kind": "sparse"}, {},
      f"linear|{PATH}, and inputs are sparse|hinge|linear|sparse-linear|cost|linear"),
     (
@@ -76,7 +77,7 @@ TABLE_OF_CHOICES = [
     ({"kind": "texts"}, {"recipe": "linear", "link": "softmax"},
      "linear|the recipe was named|hinge|linear|linear|cost|adamw"),
     ({}, {"network": "linear", "head": "sparse-linear"},
-     f"quick|inputs are numbers, and {PATH}|bce|linear|sparse-linear|leaf|linear"),
+     "linear|the head was named|hinge|linear|sparse-linear|cost|linear"),
     ({}, {"link": "softmax"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
     ({}, {"head": "linear"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
     ({}, {"network": "linear"}, f"hcl|{PATH}|hcl|linear|linear|leaf|adamw"),

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from reference.linear_svm import objective, svm
 from scipy.sparse import csr_matrix
 from sklearn.svm import LinearSVC
 
@@ -22,6 +21,7 @@ from hierlearn.training.rows import Rows
 from hierlearn.training.settings import Plan
 from hierlearn.training.solvers import linear as linear_solver
 from hierlearn.training.solvers.linear import fit_head, groups_of, out_of_fold, take
+from reference.linear_svm import objective, svm
 
 CPU = torch.device("cpu")
 TREE = Hierarchy.from_paths(["a/x", "a/y", "b/u", "b/v", "b/w", "c"])
@@ -182,7 +182,7 @@ def test_the_tolerance_bounds_the_objective(tolerance):
 
 def test_the_unit_of_the_inputs_does_not_matter():
     """But for the bias, whose column keeps its unit."""
-    inputs, rng = sparse_rows()
+    inputs, _ = sparse_rows()
     both = csr_matrix(np.vstack([inputs.toarray(), -inputs.toarray()]))  # so that no bias helps
     labels = [["a"]] * 90 + [["b"]] * 90
     hierarchy = Hierarchy.from_paths(["a", "b"])
@@ -193,9 +193,7 @@ def test_the_unit_of_the_inputs_does_not_matter():
 def test_dense_rows_give_the_same():
     inputs, rng = sparse_rows()
     labels = draw(PATHS, 90, rng)
-    found = [
-        solved(make(labels, TREE, one), "per-parent")[1] for one in (inputs, inputs.toarray())
-    ]
+    found = [solved(make(labels, TREE, one), "per-parent")[1] for one in (inputs, inputs.toarray())]
     np.testing.assert_allclose(*found, atol=2e-3)
 
 
@@ -419,9 +417,7 @@ def test_members_of_an_ensemble_are_equal_and_validated():
     assert len(record["loss"]) == 3
     assert len(set(record["valid"]["au-prc"])) == 1
     state = pipeline.network.state_dict()
-    assert torch.equal(
-        state["networks.0.heads.main.values"], state["networks.2.heads.main.values"]
-    )
+    assert torch.equal(state["networks.0.heads.main.values"], state["networks.2.heads.main.values"])
 
 
 def test_the_estimator_answers():

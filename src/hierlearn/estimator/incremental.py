@@ -86,8 +86,8 @@ class IncrementalState:
             raise HierlearnError("trees are grown of all rows at once; call fit, not partial_fit")
         if sparse_linear_heads(pipeline.network):
             raise HierlearnError(
-                "sparse weights are solved on all rows at once; call fit with all of them, or train "
-                f"with {arg('head', 'linear')}, which goes on in batches"
+                "sparse weights are solved on all rows at once; call fit with all of them, or "
+                f"train with {arg('head', 'linear')}, which goes on in batches"
             )
         ready = inputs if pipeline.preprocessor is None else pipeline.preprocessor.transform(inputs)
         rows = Rows(ready, labels, pipeline.device, weights)

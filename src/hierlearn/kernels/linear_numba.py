@@ -48,11 +48,14 @@ def walk(context: Any, builder: Any, kinds: Any, given: Any, step: Any) -> None:
     weights never overlap.
 
     Args:
-        context, builder, kinds: of the intrinsic.
+        context: of the intrinsic, as the next two.
+        builder: of the instructions.
+        kinds: the types of what is given.
         given: lanes, w, columns, values, and the first and the last entry, as below.
         step: emits what is done with a value in all lanes, and where the weights of its column are.
     """
-    of = [context.make_array(kind)(context, builder, one) for kind, one in zip(kinds, given[:4])]
+    arrays = list(zip(kinds, given, strict=True))[:4]
+    of = [context.make_array(kind)(context, builder, one) for kind, one in arrays]
     lanes, w, columns, values = (one.data for one in of)
     number, wide = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
     pointer = builder.bitcast(lanes, wide.as_pointer())
@@ -70,7 +73,7 @@ def walk(context: Any, builder: Any, kinds: Any, given: Any, step: Any) -> None:
 
 
 @intrinsic
-def gather(_: Any, lanes: Any, w: Any, columns: Any, values: Any, begin: Any, end: Any) -> Any:
+def gather(_: Any, lanes: Any, w: Any, columns: Any, values: Any, begin: Any, end: Any) -> Any:  # noqa: ARG001
     """Add the weights of a row's columns, times its values, to ``lanes``."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -85,7 +88,7 @@ def gather(_: Any, lanes: Any, w: Any, columns: Any, values: Any, begin: Any, en
 
 
 @intrinsic
-def spread(_: Any, lanes: Any, w: Any, columns: Any, values: Any, begin: Any, end: Any) -> Any:
+def spread(_: Any, lanes: Any, w: Any, columns: Any, values: Any, begin: Any, end: Any) -> Any:  # noqa: ARG001
     """Add ``lanes``, times the values of a row, to the weights of its columns."""
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:

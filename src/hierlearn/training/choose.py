@@ -155,6 +155,8 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
         name, why = "estimator", "a base was named"
     elif plan.loss is not None:
         name, why = "custom", "the loss was named"
+    elif plan.head == SPARSE_LINEAR:
+        name, why = "linear", "the head was named"
     elif plan.network == "embeddings":
         name = "nearest" if plan.head == "neighbors" else "linear"
         why = "inputs are embeddings"

@@ -237,9 +237,7 @@ def fit_head(
         for group in groups_of(head, rows):
             if not len(group.rows):
                 continue
-            chunks = np.split(
-                np.arange(len(group.slots)), range(LANES, len(group.slots), LANES)
-            )
+            chunks = np.split(np.arange(len(group.slots)), range(LANES, len(group.slots), LANES))
             held = take(x, width, group.rows) if len(chunks) > 1 else None
             for lanes in chunks:
                 if threads is None:
@@ -308,9 +306,7 @@ def solve_lanes(
     weights = np.zeros((len(used) + 1, LANES), dtype=np.float32)
     costly = np.ones(LANES, dtype=np.float32)
     costly[: len(lanes)] = factors
-    _, unfinished = solve(
-        matrix, sides, costs, costly, state, weights, tolerance, PASSES, seed | 1
-    )
+    _, unfinished = solve(matrix, sides, costs, costly, state, weights, tolerance, PASSES, seed | 1)
     if unfinished:
         warnings.warn(
             f"linear weights did not converge in {PASSES:,} passes over {len(costs):,} rows; "
