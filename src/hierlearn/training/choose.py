@@ -272,6 +272,8 @@ def choose_solver(recipe: Recipe, facts: Facts, plan: Plan) -> str:
         if plan.link is not None:
             raise HierlearnError(f"link reads logits, and the network {own} has none; leave it out")
         return str(own)
+    if asked is None and any(one in plan.settings for one in OF_BATCHES):
+        return "adamw"  # otherwise they would have no effect
     if asked == "linear":
         raise HierlearnError(
             f"linear solves the head {SPARSE_LINEAR!r} alone, and the head is {recipe.head!r}; use "

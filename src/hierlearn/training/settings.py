@@ -123,7 +123,7 @@ class Settings:
     optimizer: Optimizer = setting(
         "adamw",
         "How to train: adamw in batches, linear a head of sparse weights on all rows at once, none "
-        "fills a memory and trains nothing, trees, kernel and estimator are those of these networks.",
+        "fills a memory and trains nothing, trees, kernel and estimator are those of networks.",
     )
     l2_penalty: float = setting(
         0.5,
