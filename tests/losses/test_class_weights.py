@@ -14,7 +14,6 @@ from hierlearn.losses import LOSSES, BCELoss, FocalLoss, MixedLoss
 from hierlearn.pipeline import load, train
 from hierlearn.registry import parse_pairs
 from hierlearn.training import Plan
-from hierlearn.training.choose import not_convex
 from losses.random_batches import FLAT, RAGGED, flat_batch
 
 WEIGHTS = torch.tensor([0.5, 2.0, 1.0, 3.0, 0.25, 1.5], dtype=torch.float64)
@@ -203,9 +202,3 @@ def test_a_training_takes_them_as_options_of_the_loss(tmp_path):
         assert pipeline.config["recipe"]["loss_options"] == given
         share[name] = pipeline.probabilities(data.inputs)[:, data.hierarchy.index(rare)].mean()
     assert abs(share["weighted"] - share["plain"]) > 1e-4
-
-
-def test_a_linear_model_with_weights_is_trained_in_batches():
-    options = {"class_weight": WEIGHTS}
-    reason = not_convex(LOSSES["leaf-ce"], options, linear=True, partial=False, streamed=False)
-    assert reason == "the loss has a class_weight"

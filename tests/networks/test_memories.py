@@ -187,7 +187,7 @@ def test_only_a_distance_that_sees_it_has_a_bias():
 def test_options_of_heads():
     assert head_options("linear") == ["link", "reading_link"]
     assert head_options("neighbors")[:3] == ["size", "metric", "distance"]
-    assert set(HEADS) == {"linear", "neighbors", "clems", "devise"}
+    assert set(HEADS) == {"linear", "sparse-linear", "neighbors", "clems", "devise"}
     with pytest.raises(HierlearnError, match="unknown head 'neighbours'; did you mean 'neighbors'"):
         head_options("neighbours")
     with pytest.raises(HierlearnError, match="unknown option of head neighbors 'k'"):

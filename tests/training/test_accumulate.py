@@ -130,10 +130,10 @@ def test_processes_cut_into_the_same_number_of_parts():
     assert counts == {(4, 4, 4, 4, 4, 1)}
 
 
-def test_lbfgs_has_no_batches():
-    with pytest.raises(HierlearnError, match="accumulate 2 cuts batches, and lbfgs has none"):
-        Settings(optimizer="lbfgs", accumulate=2)
-    with pytest.raises(HierlearnError, match="lbfgs has none"):
-        Plan(settings={"optimizer": "lbfgs", "accumulate": 2})
+def test_linear_has_no_batches():
+    with pytest.raises(HierlearnError, match="accumulate 2 cuts batches, and linear has none"):
+        Settings(optimizer="linear", accumulate=2)
+    with pytest.raises(HierlearnError, match="linear has none"):
+        Plan(settings={"optimizer": "linear", "accumulate": 2})
     with pytest.raises(HierlearnError, match="accumulate must be at least 1, not 0"):
         Settings(accumulate=0)

@@ -184,7 +184,10 @@ def test_networks_by_name(name):
         ({"network_options": {"widht": 3}}, "unknown option of network mlp 'widht'"),
         ({"network_options": {"members": 3}}, "unknown option of network mlp 'members'"),
         ({"network_options": {"width": "a"}}, "width must be an integer of at least 1, not 'a'"),
-        ({"network_options": {"dropout": "a"}}, "network mlp cannot be made with width=512, dropout='a'"),
+        (
+            {"network_options": {"dropout": "a"}},
+            "network mlp cannot be made with width=512, dropout='a'",
+        ),
         ({"unlabeled_descendants": "open"}, "unknown unlabeled_descendants 'open'"),
     ],
 )

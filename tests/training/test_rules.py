@@ -132,12 +132,13 @@ def test_a_linear_model_is_solved_at_once():
     assert found["preprocessing_options"] == {**ngrams, "min_df": 1, "char_min_df": 2}
     many = linear(facts(80_000, kind="texts"))["preprocessing_options"]
     assert many == {**ngrams, "min_df": 2, "char_min_df": 8}
-    assert found["settings"]["optimizer"] == "lbfgs"
+    assert found["settings"]["l2_penalty"] == 0.5
     assert linear(facts(300, kind="sparse"))["preprocessing_options"] == {}
     on_dag = linear(facts(300, DAG, ["c"], "sparse"))
     assert on_dag["loss"] == "leaf-ce"
     assert "decoder" not in on_dag
-    assert linear(facts(300, TREE, ["a/b", "a/c"], "texts"))["loss"] == "bce"
+    several = linear(facts(300, TREE, ["a/b", "a/c"], "texts"))
+    assert (several["loss"], several["settings"]["l2_penalty"]) == ("bce", 2.0)
 
 
 def test_in_batches_a_linear_model_takes_few_epochs_at_a_high_rate():
@@ -149,10 +150,10 @@ def test_in_batches_a_linear_model_takes_few_epochs_at_a_high_rate():
 @pytest.mark.parametrize("chosen", [{"epochs": 3}, {"learning_rate": 0.1}, {"patience": 2}])
 def test_settings_of_batches_ask_for_batches(chosen):
     labels = Labels([["a/b"]] * 9, TREE)
-    assert choose(Facts.of(labels, "texts"), Plan()).settings.optimizer == "lbfgs"
+    assert choose(Facts.of(labels, "texts"), Plan()).settings.optimizer == "linear"
     assert choose(Facts.of(labels, "texts"), Plan(settings=chosen)).settings.optimizer == "adamw"
-    asked = {**chosen, "optimizer": "lbfgs"}
-    assert choose(Facts.of(labels, "texts"), Plan(settings=asked)).settings.optimizer == "lbfgs"
+    asked = {**chosen, "optimizer": "linear"}
+    assert choose(Facts.of(labels, "texts"), Plan(settings=asked)).settings.optimizer == "linear"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_texts_with_several_labels_get_a_linear_model_of_every_class():
     decision = choose(Facts.of(labels, "texts"), Plan())
     assert decision.name == "linear"
     assert decision.why == "1 of 9 training rows have several labels, and inputs are texts"
-    assert (decision.recipe.loss, decision.settings.optimizer) == ("bce", "lbfgs")
+    assert (decision.recipe.loss, decision.settings.optimizer) == ("bce", "linear")
 
 
 @pytest.mark.parametrize("name", ["hcl", "max", "flat"])
@@ -237,8 +238,8 @@ def test_devise_drops_more_units_of_numbers():
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ([["a/x"], ["a/y"], ["b"]], "a linear SVM per parent"),
-        ([["a/x", "b"], ["a/y"], ["b"]], "a logistic regression per class"),
+        ([["a/x"], ["a/y"], ["b"]], "linear SVMs below each parent"),
+        ([["a/x", "b"], ["a/y"], ["b"]], "a linear SVM per class"),
     ],
 )
 def test_a_linear_model_is_described_in_words(labels, words):

@@ -99,7 +99,7 @@ def test_blocks_are_the_layers_of_a_list():
         ({"recipe": "hmc-lmlp", "loss": None}, "cannot train a network part by part"),
         ({"recipe": "tsle", "loss": None}, "cannot train weights that the loss computes with"),
         ({"recipe": "nearest", "loss": None}, "is for optimizer adamw, not none"),
-        ({"recipe": "linear", "loss": None}, "is for optimizer adamw, not lbfgs"),
+        ({"recipe": "linear", "loss": None}, "is for optimizer adamw, not linear"),
     ],
 )
 def test_refusals(more, message):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hierlearn.errors import HierlearnError
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.memories import embeddings_of, remembered, set_memory
+from hierlearn.networks.sparse_linear import sparse_linear_heads
 from hierlearn.networks.trees import forest_heads
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
@@ -83,6 +84,11 @@ class IncrementalState:
         """
         if forest_heads(pipeline.network):
             raise HierlearnError("trees are grown of all rows at once; call fit, not partial_fit")
+        if sparse_linear_heads(pipeline.network):
+            raise HierlearnError(
+                "sparse weights are solved on all rows at once; call fit with all of them, or "
+                f"train with {arg('head', 'linear')}, which goes on in batches"
+            )
         ready = inputs if pipeline.preprocessor is None else pipeline.preprocessor.transform(inputs)
         rows = Rows(ready, labels, pipeline.device, weights)
         settings = self.settings.with_changes(

@@ -228,7 +228,7 @@ def first(values: Sequence[Any] | None) -> Any:
 
 def is_solved(settings: Mapping[str, Any]) -> bool:
     """Return whether a model is solved on all rows at once: it has no epochs to add."""
-    return settings.get("optimizer") == "lbfgs"
+    return settings.get("optimizer") == "linear"
 
 
 def check_metrics(task: Task, space: LabelSpace) -> None:

@@ -41,7 +41,6 @@ class BCELoss(ComposedLoss):
     rows_independent = True
     entries_independent = True
     formula = ComposedLoss.formula
-    convex: ClassVar[tuple[str, str] | None] = ("each", "logistic")
 
     def __init__(
         self,

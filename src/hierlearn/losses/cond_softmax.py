@@ -63,7 +63,6 @@ class CondSoftmaxLoss(RowLoss):
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group to weigh
     needs_tree = True
-    convex = ("siblings", "softmax")
     groups: Tensor
 
     def __init__(

@@ -70,7 +70,6 @@ class HingeLoss(RowLoss):
     rows_independent = True
     is_zero_elsewhere = True  # a row without a label has no group that counts
     needs_tree = True
-    convex = ("siblings", "hinge")
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"margin": (2.0, 4.0, 8.0)}
     groups: Tensor
 

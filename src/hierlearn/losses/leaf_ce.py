@@ -52,7 +52,6 @@ class LeafCELoss(SoftmaxRowLoss):
 
     function: ClassVar[Any] = staticmethod(leaf_ce_loss)
     uses_hierarchy = False
-    convex = ("terminal", "softmax")
     rows_independent = True
 
     def row_losses(self, log_masses: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:

@@ -100,11 +100,8 @@ class Loss(CheckedArguments, nn.Module, ABC):
             of an ensemble can be computed in one call.
         entries_independent: whether the loss of an entry depends on the probability and the target
             of that entry alone.
-        convex: for a loss that is convex in the logits and can be solved for a linear network:
-            which rows and classes belong together ("siblings", "terminal", "each"), and the
-            function of their scores ("hinge", "softmax", "logistic").
 
-    The last three, and ``formula``, speak of ``losses``: a subclass that computes other losses says
+    The last two, and ``formula``, speak of ``losses``: a subclass that computes other losses says
     them again, or has the defaults of this class.
     """
 
@@ -120,7 +117,6 @@ class Loss(CheckedArguments, nn.Module, ABC):
     is_zero_elsewhere: ClassVar[bool] = False
     rows_independent: ClassVar[bool] = False
     entries_independent: bool = False
-    convex: ClassVar[tuple[str, str] | None] = None
     link: Link
     class_weight: Tensor | None
 
@@ -128,7 +124,7 @@ class Loss(CheckedArguments, nn.Module, ABC):
         """Take back what a class above says of losses that this one computes otherwise."""
         super().__init_subclass__(**options)
         if any(hook in vars(cls) for hook in ("losses", "row_losses", "compute")):
-            for name in ("formula", "rows_independent", "entries_independent", "convex"):
+            for name in ("formula", "rows_independent", "entries_independent"):
                 if name not in vars(cls):
                     setattr(cls, name, getattr(Loss, name))
 

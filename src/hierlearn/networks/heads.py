@@ -1,7 +1,8 @@
 """Heads: features become node log-probabilities.
 
-    LinearHead     logits = features W + b, read by a link
-    NeighborHead   the labels of similar training rows, see memory/
+    LinearHead        logits = features W + b, read by a link
+    SparseLinearHead  linear SVMs, solved at once, see sparse_linear.py
+    NeighborHead      the labels of similar training rows, see memory/
 
 ``HEADS`` maps a name to a factory ``(features, label_space, **options) -> Head``.
 """
@@ -19,6 +20,7 @@ from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.memory import NeighborHead
 from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, check_size
+from hierlearn.networks.sparse_linear import SPARSE_LINEAR, SparseLinearHead
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ def neighbor_head(
 
 BUILT_IN: dict[str, Callable[..., Head]] = {
     "linear": LinearHead,
+    SPARSE_LINEAR: SparseLinearHead,
     "neighbors": neighbor_head,
 }
 HEADS = Registry(

@@ -1,17 +1,17 @@
 """Networks of one layer: a linear head on the inputs, as they are or scaled to length 1.
 
-``embeddings`` is for vectors that another model made; both can be solved by L-BFGS.
+``embeddings`` is for vectors that another model made. Both take a head that is solved at once, see
+``sparse_linear.py``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
-from hierlearn.networks.ensemble import StackedEnsemble
 from hierlearn.networks.heads import LinearHead
 from hierlearn.networks.layers import InputNoise
 from hierlearn.networks.network import Network
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import Link
     from hierlearn.networks.inputs import InputSpec
-    from hierlearn.networks.layers import Dense
 
 
 def linear(
@@ -36,30 +35,8 @@ def linear(
     return Network(InputNoise(input_dropout), LinearHead(inputs.width, label_space, link))
 
 
-def only_layer(network: nn.Module) -> Dense | None:
-    """Return the only layer of a network; None where there are others, or noise before it.
-
-    Args:
-        network: a network, or members of an ensemble that are stacked.
-    """
-    inner = network.network if isinstance(network, StackedEnsemble) else network
-    if not isinstance(inner, Network) or len(inner.heads) != 1:
-        return None
-    encoder, (head,) = inner.encoder, inner.heads.values()
-    plain = isinstance(encoder, UnitLength)
-    plain |= isinstance(encoder, InputNoise) and encoder.p == 0 and encoder.std == 0
-    return head.linear if plain and isinstance(head, LinearHead) else None
-
-
-def encoder_of(network: nn.Module) -> nn.Module:
-    """Return what inputs go through before the heads."""
-    inner: Any = network.network if isinstance(network, StackedEnsemble) else network
-    found: nn.Module = inner.encoder
-    return found
-
-
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying
-linear.is_linear = True  # type: ignore[attr-defined]  # one layer, which L-BFGS can solve
+linear.is_linear = True  # type: ignore[attr-defined]  # its head can be solved at once
 
 
 EMBEDDINGS = "embeddings"
@@ -95,4 +72,4 @@ def embeddings(
 
 
 embeddings.search_space = {}  # type: ignore[attr-defined]  # values worth trying
-embeddings.is_linear = True  # type: ignore[attr-defined]  # one layer, which L-BFGS can solve
+embeddings.is_linear = True  # type: ignore[attr-defined]  # its head can be solved at once

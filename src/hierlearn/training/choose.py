@@ -8,17 +8,16 @@ labels. What a recipe takes from the facts, its rule says; see recipes.py.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.losses import LOSSES
 from hierlearn.networks.build import find_factory
-from hierlearn.networks.linear import only_layer
+from hierlearn.networks.heads import HEADS
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.networks.sparse_linear import SPARSE_LINEAR
 from hierlearn.networks.trees import forest_heads
 from hierlearn.training.recipes import RECIPES, Recipe
 from hierlearn.training.settings import OF_BATCHES, Plan, Settings, merge_settings
@@ -68,7 +67,7 @@ class Facts:
     is_tree: bool = True
     streamed: bool = False
     logits: bool = False
-    module: Literal["", "linear", "trees", "other"] = ""
+    module: Literal["", "trees", "other"] = ""
     device: str = "cpu"
     batch_size: int = 128
 
@@ -92,8 +91,7 @@ class Facts:
         counts, hierarchy = labels.terminal_counts, labels.hierarchy
         is_a: Any = ""
         if module is not None:
-            linear = "other" if only_layer(module) is None else "linear"
-            is_a = "trees" if forest_heads(module) else linear
+            is_a = "trees" if forest_heads(module) else "other"
         return cls(
             rows=len(labels),
             kind=kind,
@@ -157,6 +155,8 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
         name, why = "estimator", "a base was named"
     elif plan.loss is not None:
         name, why = "custom", "the loss was named"
+    elif plan.head == SPARSE_LINEAR:
+        name, why = "linear", "the head was named"
     elif plan.network == "embeddings":
         name = "nearest" if plan.head == "neighbors" else "linear"
         why = "inputs are embeddings"
@@ -173,6 +173,8 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
         recipe = Recipe(str(plan.loss), f"a network trained by {plan.loss}")
     elif name in RECIPES:
         recipe = RECIPES[name].fitted_to(facts)
+        if recipe.head == SPARSE_LINEAR and plan.head is None and needs_gradients(facts, plan):
+            recipe = replace(recipe, head="linear", head_options={})
     else:
         raise RECIPES.unknown(name, also=("auto",))
     recipe = with_choices(recipe, facts, plan)
@@ -254,73 +256,37 @@ def choose_decoder(facts: Facts) -> str:
 
 
 def choose_solver(recipe: Recipe, facts: Facts, plan: Plan) -> str:
-    """Return the solver of a recipe: some networks have theirs, L-BFGS needs a convex problem.
+    """Return the solver of a recipe: some networks and heads have theirs.
 
     Raises:
         HierlearnError: where another one was asked for, or a link where there are no logits.
     """
     asked = plan.settings.get("optimizer")
-    factory: Any = find_factory(recipe.network or default_network(facts.kind))
-    own = facts.module if facts.module == "trees" else getattr(factory, "solver", None)
+    name = recipe.network or default_network(facts.kind)
+    of_network = getattr(find_factory(name), "solver", None)
+    of_head = getattr(HEADS.get(recipe.head), "solver", None)
+    own = facts.module if facts.module == "trees" else of_network or of_head
     if own is not None and facts.module in ("", "trees"):
         if asked not in (None, own):
             raise HierlearnError(f"{own} has no gradients for {asked}; use optimizer {own!r}")
         if plan.link is not None:
             raise HierlearnError(f"link reads logits, and the network {own} has none; leave it out")
         return str(own)
-    solver = asked or recipe.settings.get("optimizer", Settings.optimizer)
     if asked is None and any(one in plan.settings for one in OF_BATCHES):
         return "adamw"  # otherwise they would have no effect
-    if solver == "lbfgs":
-        linear = facts.module == "linear"
-        if not facts.module:
-            plain = recipe.head == "linear" and not recipe.joint
-            noise = recipe.network_options.get("input_dropout", 0.0)
-            linear = plain and not noise and getattr(factory, "is_linear", False)
-        reason = not_convex(
-            LOSSES[recipe.loss],
-            recipe.loss_options,
-            linear=linear,
-            partial=facts.partial,
-            streamed=facts.streamed,
+    if asked == "linear":
+        raise HierlearnError(
+            f"linear solves the head {SPARSE_LINEAR!r} alone, and the head is {recipe.head!r}; use "
+            f"optimizer adamw"
         )
-        if reason is not None and asked == "lbfgs":
-            raise HierlearnError(f"lbfgs cannot train this: {reason}; use optimizer adamw")
-        return "lbfgs" if reason is None else "adamw"
-    return str(solver)
+    return str(asked or recipe.settings.get("optimizer", Settings.optimizer))
 
 
-def not_convex(
-    loss: Any, options: Mapping[str, Any], *, linear: bool, partial: bool, streamed: bool
-) -> str | None:
-    """Return why L-BFGS cannot train something; None where it can.
-
-    Args:
-        loss: a class of losses, or an entry of LOSSES.
-        options: those of the loss that were given.
-        linear: whether the network is one linear layer, without noise.
-        partial: whether classes below a label are unknown.
-        streamed: whether the rows stay in their file.
-    """
-    fixed: Mapping[str, Any] = {}
-    if not isinstance(loss, type):  # a variant of a loss
-        loss, fixed = loss.loss, loss.options
-    options = {**fixed, **options}
-    convex = loss.convex
-    if convex is None:
-        able = [name for name, one in LOSSES.loaded.items() if getattr(one, "convex", None)]
-        return f"the loss is {loss.__name__}; it takes {', '.join(able)}"
-    if options.get("log_base", math.e) != math.e:
-        return "bce has a log_base other than e"
-    for weights in ("class_weight", "pos_weight"):
-        if options.get(weights) is not None:
-            return f"the loss has a {weights}"
-    if convex[0] == "terminal" and partial:
-        return "leaf-ce of rows with unknown descendants is not convex"
-    if options.get("link", loss.default_link) != loss.default_link:
-        return f"{loss.__name__} has the link {options['link']}"
-    if streamed:
-        return "the rows are streamed"
-    if not linear:
-        return "the network is not linear, or it has input_dropout or members apart"
-    return None
+def needs_gradients(facts: Facts, plan: Plan) -> bool:
+    """Whether a plan, or its rows, go only with a head that is trained in batches."""
+    asked, network = plan.settings.get("optimizer"), plan.network
+    batches = asked is None and any(one in plan.settings for one in OF_BATCHES)
+    batches |= bool(plan.loss is not None or plan.link is not None or plan.joint)
+    batches |= asked not in (None, "linear") or "input_dropout" in plan.network_options
+    batches |= facts.streamed or facts.logits or bool(facts.module)
+    return batches or not (network is None or getattr(find_factory(network), "is_linear", False))

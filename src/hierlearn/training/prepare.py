@@ -46,6 +46,7 @@ from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.heads import options_from_labels
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.networks.sparse_linear import sparse_linear_heads
 from hierlearn.networks.trees import FOREST, forest_heads
 from hierlearn.registry import Registry
 from hierlearn.training.choose import Decision, Facts, choose, default_network
@@ -660,8 +661,6 @@ def summary(prepared: Prepared) -> str:
     decision, loss = prepared.decision, prepared.loss
     settings = decision.settings
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
-    if settings.optimizer == "lbfgs":
-        length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
     for staged in staged_networks(prepared.network)[:1]:
         length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
     if settings.optimizer == "trees":
@@ -686,6 +685,9 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
+    for sparse in sparse_linear_heads(prepared.network)[:1]:
+        trained_by = f"linear SVMs, {sparse.strategy}"
+        length = f"solved at once with penalty {settings.l2_penalty:.3g}"
     for fitted in estimator_heads(prepared.network)[:1]:
         trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
     forests = forest_heads(prepared.network)

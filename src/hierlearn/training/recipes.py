@@ -47,9 +47,8 @@ QUICK_STEPS = 200  # of a memory that is trained in seconds, for rows with one p
 QUICK_BATCH = 512  # rows that are compared with each other in a step; twice as many
 QUICK_MANY = 4000  # of so many rows
 MANY = 10_000  # texts, from which on rare n-grams get no column
-HINGE_PENALTY = 0.15  # of a linear model; 1 / C of scikit-learn
-SOFTMAX_PENALTY = 0.03
-LOGISTIC_PENALTY = 0.1
+PENALTY = 0.5  # of a linear model: 1 / C of scikit-learn for rows of length 1, as texts are
+SEVERAL_PENALTY = 2.0  # where rows have several labels, which are noisy
 QUICK_IMAGES = 800  # steps of a memory of images
 LONG_IMAGES = 1600
 IMAGE_EPOCHS = 60  # at most, of the fewer steps
@@ -177,27 +176,25 @@ def plain(facts: Facts, several_steps: int = SEVERAL_STEPS) -> Mapping[str, Any]
 
 
 def linear(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a linear model, solved on all rows at once.
+    """Return the settings of linear SVMs, solved on all rows at once; see SparseLinearHead.
 
-    One path per row: on trees an SVM below every parent, and the answer is right at as many levels
-    as can be expected; on DAGs a softmax over the terminal classes. Several labels, or none, per
-    row: a logistic regression for every class. Rates and epochs are for rows that come in batches,
-    such as streams: convex, so a high rate and few epochs do.
+    One path per row: on trees one per child of every parent, and the answer is right at as many
+    levels as can be expected; on DAGs one per terminal class. Several labels, or none, per row: one
+    per class. The loss, rates and epochs are for rows that come in batches, such as streams:
+    convex, so a high rate and few epochs do.
     """
     epochs = max(LINEAR_EPOCHS, -(-LINEAR_STEPS // facts.steps_per_epoch))
-    settings = {"optimizer": "lbfgs", "learning_rate": 0.1, "epochs": epochs}
+    penalty = PENALTY if facts.one_path else SEVERAL_PENALTY
+    settings = {"l2_penalty": penalty, "learning_rate": 0.1, "epochs": epochs}
     found: dict[str, Any] = {}
     found["preprocessing_options"] = ngrams(facts)
     if not facts.one_path:
-        settings["l2_penalty"] = LOGISTIC_PENALTY
-        words = "a logistic regression per class"
+        words = "a linear SVM per class"
         return {**found, "loss": "bce", "description": words, "settings": settings}
     if not facts.is_tree:
-        settings["l2_penalty"] = SOFTMAX_PENALTY
-        words = "a softmax regression over the terminal classes"
+        words = "a linear SVM per terminal class"
         return {**found, "loss": "leaf-ce", "description": words, "settings": settings}
-    settings["l2_penalty"] = HINGE_PENALTY
-    words = "a linear SVM per parent"
+    words = "linear SVMs below each parent"
     return {**found, "loss": "hinge", "decoder": "cost", "description": words, "settings": settings}
 
 
@@ -299,8 +296,9 @@ BUILT_IN: dict[str, Recipe] = {
     ),
     "linear": Recipe(
         "hinge",
-        "a linear model of the classes below each parent or of all classes: for texts, sparse rows",
+        "linear SVMs of the classes below each parent or of all classes: for texts, sparse rows",
         network="linear",
+        head="sparse-linear",
         rule=linear,
     ),
     "paper": Recipe(

@@ -92,7 +92,7 @@ SCHEDULES: dict[str, Callable[[int, int], float]] = {
 
 
 Precision = Literal["float32", "bf16"]
-Optimizer = Literal["adamw", "lbfgs", "none", "trees", "kernel", "estimator"]
+Optimizer = Literal["adamw", "linear", "none", "trees", "kernel", "estimator"]
 INSTEAD_OF_BASE = ("loss", "network", "head", "answer", "link")  # choices that a base replaces
 # What only training in batches uses.
 OF_BATCHES = (
@@ -122,11 +122,13 @@ class Settings:
 
     optimizer: Optimizer = setting(
         "adamw",
-        "How to train: adamw in batches, lbfgs a linear network on all rows at once, none fills a "
-        "memory and trains nothing, trees, kernel and estimator are those of these networks.",
+        "How to train: adamw in batches, linear a head of sparse weights on all rows at once, none "
+        "fills a memory and trains nothing, trees, kernel and estimator are those of networks.",
     )
     l2_penalty: float = setting(
-        0.3, "Penalty of lbfgs on squared weights, beside the summed loss of the rows.", above=0
+        0.5,
+        "Penalty of linear on squared weights, times the mean squared length of the rows.",
+        above=0,
     )
     epochs: int = setting(100, "Passes over the training rows, at most.", at_least=1)
     batch_size: int = setting(128, "Rows per step, over all processes together.", at_least=1)
@@ -203,9 +205,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.optimizer == "lbfgs" and self.accumulate > 1:
+        if self.optimizer == "linear" and self.accumulate > 1:
             raise HierlearnError(
-                f"accumulate {self.accumulate} cuts batches, and lbfgs has none; leave it out, or "
+                f"accumulate {self.accumulate} cuts batches, and linear has none; leave it out, or "
                 f"use optimizer 'adamw'"
             )
 

@@ -1,7 +1,7 @@
 """Solvers: what fits a network to prepared rows; ``settings.optimizer`` names one.
 
 adamw   the gradient loop, in batches: AdamW, over one process or many
-lbfgs   the optimum of a linear network, on all rows at once
+linear  the sparse weights of a linear head, on all rows at once
 trees   grows the trees of a network
 kernel  the optimum of a kernel machine, in closed form
 estimator  fits scikit-learn estimators
@@ -22,7 +22,7 @@ __all__ = ["SOLVERS", "Fitted", "Run", "Solver"]
 
 SOLVERS: dict[str, Solver] = {
     "adamw": GradientSolver(),
-    "lbfgs": LinearSolver(),
+    "linear": LinearSolver(),
     "trees": ForestSolver(),
     "kernel": KernelSolver(),
     "estimator": EstimatorSolver(),
