@@ -245,12 +245,12 @@ def test_characters_are_hashed_beside_words_in_other_columns():
 
 def test_many_texts_are_read_a_part_at_a_time(monkeypatch):
     ours = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
-    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
     again = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
     assert again.column_names() == ours.column_names()
     monkeypatch.undo()
     whole = ours.transform(CASES)
-    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
     assert_same_sparse(again.transform(CASES), whole)
 
 
