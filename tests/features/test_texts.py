@@ -12,7 +12,15 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from features.example_rows import NAN, TEXTS
 from features.saved_state import assert_same_sparse, save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import TextPreprocessor
+from hierlearn.features import TextPreprocessor, ngrams
+
+
+@pytest.fixture(autouse=True, params=["dictionaries", "kernels"])
+def _way(request, monkeypatch):
+    """Every test counts n-grams either way."""
+    if request.param == "kernels":
+        monkeypatch.setattr(ngrams, "SOME", 1)
+        monkeypatch.setattr(ngrams, "FEWEST", 1)
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])

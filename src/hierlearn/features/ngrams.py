@@ -4,9 +4,9 @@ A text is split at white space into pieces. Its words, runs of letters and digit
 scikit-learn's analyzer "word" with single characters, and its runs of 3 and more characters those
 of "char_wb": each piece is padded with a space on either side, and a run lies within a piece.
 
-There are two ways with equal results, and tests compare them. Few texts take dictionaries: a text
-is read in tens of microseconds, and nothing is compiled or loaded. From ``FEWEST`` characters on
-the kernels of ``kernels/ngrams_numba`` read some texts at a time: lower case and decomposition by
+There are two ways with equal results, and tests compare them. Few texts take dictionaries: one is
+read in tens of microseconds, and nothing is compiled or loaded. From ``FEWEST`` characters on the
+kernels of ``kernels/ngrams_numba`` read some texts at a time: lower case and decomposition by
 Python, for all of them joined; then code points, and a table of what Python says about each. Only
 what stands between text and numbers is there twice, splitting and numbering; weights are not.
 Strings with one 64-bit hash are told apart by their characters, and the keys of runs are exact.
@@ -20,7 +20,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 AT_ONCE = 1 << 20  # characters
-FEWEST = 1 << 18  # characters for which kernels are loaded, which takes half a second
+SOME = 1 << 12  # characters of texts read together; fewer always take dictionaries
+FEWEST = 1 << 18  # characters, in some calls, for which kernels are worth loading
 WIDE = 1 << 24  # columns beyond which those of some texts are numbered anew
 WORD = re.compile(r"\w+")
 SHORTEST = 3  # characters of an n-gram of characters
@@ -67,25 +68,14 @@ class Occurrences(NamedTuple):
     counts: NDArray[np.float32]
 
 
-class NgramCounter(Protocol):
-    """Counts in how many texts n-grams occur."""
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Count more texts."""
-
-    def kept(self, limits: Sequence[int]) -> list[tuple[str, Ints]]:
-        """Return n-grams of words, and of characters, that occur in enough texts, with how many.
-
-        The n-grams are sorted and joined by line breaks, which none of them holds.
-        """
-
-
-def count_ngrams(parts: Iterable[Sequence[str]], reading: Reading) -> tuple[NgramCounter, int]:
+def count_ngrams(
+    parts: Iterable[Sequence[str]], reading: Reading
+) -> tuple[PlainCounter | CompiledCounter, int]:
     """Return the counts of n-grams of texts that come in parts, and the number of texts."""
     chunks = in_chunks(parts)
     first = next(chunks, [])
-    counter: NgramCounter
-    counter = CompiledCounter(reading) if takes_kernels(first) else PlainCounter(reading)
+    compiled = takes_kernels(characters_in(first))
+    counter = CompiledCounter(reading) if compiled else PlainCounter(reading)
     rows = 0
     while first:
         counter.add(first)
@@ -94,9 +84,15 @@ def count_ngrams(parts: Iterable[Sequence[str]], reading: Reading) -> tuple[Ngra
     return counter, rows
 
 
-def takes_kernels(texts: Sequence[str]) -> bool:
-    """Whether texts are worth loading the kernels."""
-    return sum(map(len, texts)) >= FEWEST and has_numba()
+def characters_in(texts: Sequence[str]) -> int:
+    """Return how many characters texts have, 0 where they are few."""
+    size = sum(map(len, texts))
+    return size if size >= SOME else 0
+
+
+def takes_kernels(size: int) -> bool:
+    """Whether so many characters are worth loading the kernels, and numba can be imported."""
+    return size >= FEWEST and has_numba()
 
 
 def in_chunks(parts: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -141,9 +137,9 @@ class Vocabulary:
     def _compiled(self) -> CompiledVocabulary:
         return CompiledVocabulary(self)
 
-    def rows(self, texts: Sequence[str]) -> Callable[[Sequence[str]], Occurrences]:
-        """Return what reads some of these texts at a time."""
-        if takes_kernels(texts):
+    def reader(self, *, compiled: bool) -> Callable[[Sequence[str]], Occurrences]:
+        """Return what counts the columns of texts."""
+        if compiled:
             lists = self._compiled.lists
             return lambda some: compiled_rows(some, self.reading, self.columns, lists)
 
@@ -154,14 +150,14 @@ class Vocabulary:
         return lambda some: plain_rows(some, self.reading, self.columns, numbers)
 
 
-def hashed_rows(
-    texts: Sequence[str], reading: Reading, columns: int
+def hashed_reader(
+    reading: Reading, columns: int, *, compiled: bool
 ) -> Callable[[Sequence[str]], Occurrences]:
-    """Return what reads some of these texts at a time, each n-gram in the column of its hash.
+    """Return what counts the columns of texts, where that of an n-gram is its hash.
 
     It is that of scikit-learn's FeatureHasher; n-grams of characters have another seed.
     """
-    if takes_kernels(texts):
+    if compiled:
 
         def lists(block: int, chunk: Chunk, spans: Spans) -> Lists:
             from hierlearn.kernels.ngrams_numba import hash_runs
@@ -222,7 +218,7 @@ def character_runs(piece: str, longest: int) -> list[str]:
 
 
 class PlainCounter:
-    """Counts texts in dictionaries."""
+    """Counts in how many texts n-grams occur, in dictionaries."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -238,6 +234,10 @@ class PlainCounter:
                 characters.update(set().union(*own))
 
     def kept(self, limits: Sequence[int]) -> list[tuple[str, Ints]]:
+        """Return n-grams of words, and of characters, that occur in enough texts, with how many.
+
+        The n-grams are sorted and joined by line breaks, which none of them holds.
+        """
         blocks = []
         for found, limit in zip(self.found, limits, strict=True):
             names = sorted(name for name, count in found.items() if count >= limit)
@@ -465,13 +465,13 @@ class Runs(Numbers):
             key = np.where(longer, keys[np.where(longer, parent, 0)], key)
         width = 21 if self.shortest > 1 else 31
         for place in range(self.shortest):
-            symbol = key >> np.uint64(width * place) & np.uint64((1 << width) - 1)
-            found[:, place] = symbol.astype(np.int64)
-        more = sum((one >= 0).astype(np.int64) for one in above) if above else np.zeros_like(numbers)
-        for count in range(1, len(above) + 1):
-            rows = np.flatnonzero(more == count)
-            for place in range(count):
-                found[rows, self.shortest + place] = above[count - 1 - place][rows]
+            found[:, place] = key >> np.uint64(width * place) & np.uint64((1 << width) - 1)
+        for count, last in enumerate(above, 1):  # those with as many symbols more
+            longer = last >= 0
+            # What was there moves on by one place: symbols come last one first.
+            begin = self.shortest
+            found[longer, begin + 1 : begin + count] = found[longer, begin : begin + count - 1]
+            found[longer, begin] = last[longer]
         return found
 
 
@@ -499,7 +499,7 @@ def distinct_pieces(chunk: Chunk) -> tuple[NDArray[np.int32], Spans]:
 
 
 class CompiledCounter:
-    """Counts texts by kernels, words on one thread and characters on another."""
+    """Counts as ``PlainCounter`` does, by kernels: words on one thread, characters on another."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -552,14 +552,15 @@ class CompiledCounter:
         rank[order] = np.arange(1, len(order) + 1)
         # As many symbols as fit into a number are compared at a time; 0 comes after a run's end.
         # That a space sorts before all letters makes runs of words sort as their strings do.
-        ranks = np.zeros(symbols.shape, dtype=np.uint64)
+        width = self.runs[block].longest
+        ranks = np.zeros((len(symbols), width), dtype=np.uint64)
         ranks[inside] = rank[places]
         bits = len(order).bit_length()
         per = 64 // bits
         keys = []
-        for begin in range(0, ranks.shape[1], per):
+        for begin in range(0, width, per):
             key = np.zeros(len(ranks), dtype=np.uint64)
-            for place in range(begin, min(begin + per, ranks.shape[1])):
+            for place in range(begin, min(begin + per, width)):
                 key = key << np.uint64(bits) | ranks[:, place]
             keys.append(key)
         rows = np.lexsort(keys[::-1])
@@ -567,7 +568,7 @@ class CompiledCounter:
         gap = "" if block else " "
         parts = [strings[one] + gap for one in order.tolist()] + ["\n"]
         offsets = np.cumsum([0, *map(len, parts)])
-        lines = np.zeros((len(rows), ranks.shape[1] + 1), dtype=np.int64)
+        lines = np.zeros((len(rows), width + 1), dtype=np.int64)
         lines[:, :-1] = ranks[rows]
         lines[np.arange(len(rows)), inside.sum(axis=1)[rows]] = len(parts)
         which, _ = expand_ranges(offsets, lines[lines > 0] - 1)
@@ -584,15 +585,14 @@ class CompiledVocabulary:
         self.runs = [Runs(*limits) for limits in runs_of(vocabulary.reading)]
         self.doubled = []  # of each run twice its column, -1 for none
         for block, runs in enumerate(self.runs):
-            codes = code_points(f"\n{vocabulary.joined[block]}\n")
-            symbols, spans = codes, spans_of(codes != LINE)
+            codes = symbols = code_points(f"\n{vocabulary.joined[block]}\n")
+            begins, ends = spans_of(codes != LINE)
             if block == 0:
-                inside = spans_of((codes != LINE) & (codes != SPACE))
-                symbols = self.words.numbers(codes, inside)
-                spans = tuple(np.searchsorted(inside[0], one) for one in spans)
-            sizes = spans[1] - spans[0]
+                words = spans_of((codes != LINE) & (codes != SPACE))
+                symbols = self.words.numbers(codes, words)
+                begins, ends = (np.searchsorted(words[0], one) for one in (begins, ends))
+            sizes = ends - begins
             usable = np.flatnonzero((sizes >= runs.shortest) & (sizes <= runs.longest))
-            begins, ends = spans
             offsets, found = runs.numbers(symbols, (begins[usable], ends[usable]), WHOLE)
             doubled = np.full(runs.used, -1, dtype=np.int32)
             doubled[found[offsets[1:] - 1]] = 2 * (usable + vocabulary.sizes[0] * block)

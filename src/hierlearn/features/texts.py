@@ -15,14 +15,17 @@ import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.ngrams import (
+    FEWEST,
     SHORTEST,
-    Occurrences,
+    CompiledCounter,
     Reading,
     Vocabulary,
+    characters_in,
     count_ngrams,
     encoded,
-    hashed_rows,
+    hashed_reader,
     in_chunks,
+    takes_kernels,
 )
 from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
 
@@ -100,6 +103,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         self.bits = integer_option("bits", 16 if bits is None else bits, 1, 30)
         self.strip_accents = strip_accents
         self._vocabulary: Vocabulary | None = None
+        self._read = 0  # characters, so that many calls with some texts each use kernels, too
         self._idf = np.ones(0, dtype=np.float32)  # one weight per column
 
     @property
@@ -129,20 +133,21 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         """
         checked = (_checked_texts(part) for part in parts())
         if self.kind == "hashed":
-            blocks, rows = [], sum(map(len, checked))
+            counter, rows = None, sum(map(len, checked))
         else:
             counter, rows = count_ngrams(checked, self._reading)
-            blocks = counter.kept((self.min_df, self.char_min_df)) if rows else []
         if not rows:
             raise DataError("cannot fit on 0 texts; give the training texts")
-        if self.kind == "hashed":
+        if counter is None:
             return self
+        blocks = counter.kept((self.min_df, self.char_min_df))
         if not any(joined for joined, _ in blocks):
             raise DataError(f"no word occurs in at least min_df={self.min_df} of the {rows} texts")
         # In single precision throughout, as scikit-learn computes it.
         df = np.concatenate([counts for _, counts in blocks]).astype(np.float32)
         self._vocabulary = Vocabulary(self._reading, [joined for joined, _ in blocks])
         self._idf = np.log(np.float32(rows + 1) / (df + 1)) + np.float32(1)
+        self._read = FEWEST if isinstance(counter, CompiledCounter) else 0
         return self
 
     @property
@@ -155,32 +160,38 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
 
         columns = self.columns
         texts = _checked_texts(inputs)
+        self._read += characters_in(texts)
+        compiled = characters_in(texts) > 0 and takes_kernels(self._read)
         if self.kind == "hashed":
-            count = hashed_rows(texts, self._reading, columns)
+            count = hashed_reader(self._reading, columns, compiled=compiled)
         else:
-            count = self._fitted().rows(texts)
+            count = self._fitted().reader(compiled=compiled)
         chunks = list(in_chunks([texts]))
-        found: list[Any] = []
         if len(chunks) < 2:
-            found = [self._weighted(count(some)) for some in chunks]
+            found = [self._weighted(*count(some)) for some in chunks]
         else:
             with ThreadPoolExecutor(THREADS) as threads:
-                found = list(threads.map(lambda some: self._weighted(count(some)), chunks))
+                found = list(threads.map(lambda some: self._weighted(*count(some)), chunks))
         if len(found) == 1:
-            return csr_array(found[0])
+            return found[0]
         sizes = np.concatenate([[0], *(np.diff(part.indptr) for part in found)]).cumsum()
         if sizes[-1] < 2**31:
             sizes = sizes.astype(np.int32)
-        indices = np.concatenate([np.zeros(0, np.int32), *(part.indices for part in found)])
+        # What was joined is let go at once, as both together may take much memory.
         data = np.concatenate([np.zeros(0, np.float32), *(part.data for part in found)])
+        numbers = [np.zeros(0, np.int32), *(part.indices for part in found)]
+        del found
+        indices = np.concatenate(numbers)
+        del numbers
         return csr_array((data, indices, sizes), shape=(len(texts), columns))
 
-    def _weighted(self, found: Occurrences) -> csr_array[np.float32]:
+    def _weighted(
+        self, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: NDArray[np.float32]
+    ) -> csr_array[np.float32]:
         """Return counts as weights."""
         from scipy.sparse import csr_array
         from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
-        indptr, indices, data = found
         shape = (len(indptr) - 1, self.columns)
         if self.kind == "tfidf":
             np.log(data, data)
@@ -190,9 +201,9 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             words = np.concatenate([[0], np.cumsum(indices < self._fitted().sizes[0])])
             ends = indptr[:-1] + np.diff(words[indptr])
             halves = np.append(np.stack([indptr[:-1], ends], axis=1), indptr[-1]).astype(np.int32)
-            rows = csr_array((data, indices, halves), shape=(2 * shape[0], shape[1]))
-            inplace_csr_row_normalize_l2(rows)
-        rows = csr_array((data, indices, indptr), shape=shape)
+            halved = csr_array((data, indices, halves), shape=(2 * shape[0], shape[1]))
+            inplace_csr_row_normalize_l2(halved)
+        rows: csr_array[Any] = csr_array((data, indices, indptr), shape=shape)
         if self.kind == "hashed" and self.char_ngrams:
             rows.eliminate_zeros()  # n-grams with one column and different signs
         if self.kind == "hashed" or self.char_ngrams:

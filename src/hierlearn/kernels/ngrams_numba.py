@@ -196,9 +196,7 @@ def number_runs(
 
 
 @kernel
-def count_texts(
-    texts: Any, lists: Any, offsets: Any, numbers: Any, seen: Any, counts: Any
-) -> None:
+def count_texts(texts: Any, lists: Any, offsets: Any, numbers: Any, seen: Any, counts: Any) -> None:
     """Count in how many texts each number occurs.
 
     Args:
@@ -355,7 +353,7 @@ def hash_runs(
                     more = 0  # bytes after the first
                     byte = code
                     if code >= W(0x80):
-                        more = 1 + (code >= W(0x800)) + (code >= W(0x10000))
+                        more = 1 + int(code >= W(0x800)) + int(code >= W(0x10000))
                         lead = W(0xC0) if more == 1 else W(0xE0) if more == 2 else W(0xF0)
                         byte = W(lead | (code >> W(6 * more)))
                     h, block, size = take(h, block, size, byte)
