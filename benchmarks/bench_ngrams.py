@@ -17,7 +17,6 @@ import csv
 import gzip
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -115,15 +114,19 @@ def compare(texts: list[str], rounds: int, min_df: int) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """Return the most memory that this process has held, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBI
+    """Return the most memory that this process has held, in MiB.
+
+    Not that of ``resource.getrusage``, which begins with that of the process that started this one.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / MEBI
 
 
 def memory(side: str, step: str, name: str, folder: Path) -> float:
     """Return the peak memory of one fit, or fit and transform, in this process, in MiB."""
     make = ours if side == "ours" else union
     texts = texts_of(name, folder)
-    make().fit_transform(["oak elm", "oak elm fir"])
+    make().fit_transform(["oak elm " * (ngrams.FEWEST // 8), "oak elm"])  # loads the kernels
     before = peak()
     model = make().fit(texts)
     if step == "fit and transform":
@@ -182,7 +185,7 @@ def main() -> None:
     print(figures, flush=True)
     figures["milliseconds_of_one_text"] = one_text()
     print(figures["milliseconds_of_one_text"], flush=True)
-    ours().fit_transform(["oak elm " * ngrams.FEWEST, "oak"])  # compiles, or loads
+    ours().fit_transform(["oak elm " * (ngrams.FEWEST // 8), "oak elm"])  # compiles, or loads
     for name in (*FILES, "2,000 long", "200,000 short"):
         texts = texts_of(name, given.data)
         figures[name] = compare(

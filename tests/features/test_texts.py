@@ -251,6 +251,13 @@ def test_characters_are_hashed_beside_words_in_other_columns():
     np.testing.assert_allclose(np.abs(ours[ours != 0]), 1 / np.sqrt(14), rtol=1e-6)
 
 
+def test_hashes_that_cancel_out_leave_no_entry():
+    texts = ["the oak and the elm", "a fir", "one ash, two yews, three limes"]
+    rows = TextPreprocessor("hashed", bits=4, char_ngrams=5).transform(texts)
+    assert (rows.data != 0).all()
+    assert rows.nnz < 3 * 16
+
+
 def test_many_texts_are_read_a_part_at_a_time(monkeypatch):
     ours = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
     monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
