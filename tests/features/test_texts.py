@@ -12,7 +12,15 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from features.example_rows import NAN, TEXTS
 from features.saved_state import assert_same_sparse, save_and_load
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.features import TextPreprocessor
+from hierlearn.features import TextPreprocessor, ngrams
+
+
+@pytest.fixture(autouse=True, params=["dictionaries", "kernels"])
+def _way(request, monkeypatch):
+    """Every test counts n-grams either way."""
+    if request.param == "kernels":
+        monkeypatch.setattr(ngrams, "SOME", 1)
+        monkeypatch.setattr(ngrams, "FEWEST", 1)
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])
@@ -243,14 +251,21 @@ def test_characters_are_hashed_beside_words_in_other_columns():
     np.testing.assert_allclose(np.abs(ours[ours != 0]), 1 / np.sqrt(14), rtol=1e-6)
 
 
+def test_hashes_that_cancel_out_leave_no_entry():
+    texts = ["the oak and the elm", "a fir", "one ash, two yews, three limes"]
+    rows = TextPreprocessor("hashed", bits=4, char_ngrams=5).transform(texts)
+    assert (rows.data != 0).all()
+    assert rows.nnz < 3 * 16
+
+
 def test_many_texts_are_read_a_part_at_a_time(monkeypatch):
     ours = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
-    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
     again = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
     assert again.column_names() == ours.column_names()
     monkeypatch.undo()
     whole = ours.transform(CASES)
-    monkeypatch.setattr("hierlearn.features.texts.AT_ONCE", 3)
+    monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
     assert_same_sparse(again.transform(CASES), whole)
 
 

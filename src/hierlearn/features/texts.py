@@ -8,20 +8,29 @@ Words and characters are scaled to length 1 each before the row is, so both coun
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.ngrams import (
+    FEWEST,
+    SHORTEST,
+    CompiledCounter,
+    Reading,
+    Vocabulary,
+    characters_in,
+    count_ngrams,
+    encoded,
+    hashed_reader,
+    in_chunks,
+    takes_kernels,
+)
 from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
-from hierlearn.hierarchy.structure import expand_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
@@ -29,11 +38,7 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Kind
 
-    Ints = NDArray[np.int64]
-
-AT_ONCE = 1 << 15  # texts
-WORD = re.compile(r"\w+")
-SHORTEST = 3  # characters of an n-gram of characters
+THREADS = 2  # that read texts
 LARGEST = 4096  # numbers per text
 LATENT_AT_ONCE = 1 << 14  # texts
 LEAST = 1e-6  # length of a row that has one
@@ -97,20 +102,21 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         # 30, because scikit-learn numbers the columns with signed 32-bit integers.
         self.bits = integer_option("bits", 16 if bits is None else bits, 1, 30)
         self.strip_accents = strip_accents
-        self._columns: list[dict[str, int]] | None = None  # of words, and of characters
+        self._vocabulary: Vocabulary | None = None
+        self._read = 0  # characters, so that many calls with some texts each use kernels, too
         self._idf = np.ones(0, dtype=np.float32)  # one weight per column
 
     @property
     def columns(self) -> int:
         """The number of n-grams, or 2 to the power of ``bits``."""
-        return 1 << self.bits if self.kind == "hashed" else len(self._idf_if_fitted())
+        return 1 << self.bits if self.kind == "hashed" else self._fitted().columns
 
     def column_names(self) -> list[str]:
         """Return the n-gram of every column, words first; "hashed" does not know them."""
         if self.kind == "hashed":
             raise HierlearnError("columns of kind 'hashed' have no names; use 'tfidf'")
-        self._idf_if_fitted()
-        return [name for part in self._columns or () for name in part]
+        vocabulary = self._fitted()
+        return [*vocabulary.names(0), *vocabulary.names(1)]
 
     def fit(self, inputs: Iterable[str]) -> Self:
         """Learn the n-grams of the training texts; "hashed" only checks that they are texts."""
@@ -125,92 +131,84 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         Args:
             parts: returns the texts in lists, one after another.
         """
-        found: list[Counter[str]] = [Counter(), Counter()]
-        rows = 0
-        for part in parts():
-            texts = _checked_texts(part)
-            rows += len(texts)
-            if self.kind == "tfidf":
-                for blocks in self._counts(texts):
-                    for total, block in zip(found, blocks, strict=False):
-                        own = np.bincount(block.matrix.indices, minlength=len(block.names))
-                        if total:
-                            for name, count in zip(block.names, own.tolist(), strict=True):
-                                total[name] += count
-                        else:
-                            total.update(dict(zip(block.names, own.tolist(), strict=True)))
+        checked = (_checked_texts(part) for part in parts())
+        if self.kind == "hashed":
+            counter, rows = None, sum(map(len, checked))
+        else:
+            counter, rows = count_ngrams(checked, self._reading)
         if not rows:
             raise DataError("cannot fit on 0 texts; give the training texts")
-        if self.kind == "hashed":
+        if counter is None:
             return self
-        limits = (self.min_df, self.char_min_df)
-        kept = [
-            sorted(name for name, count in total.items() if count >= limit)
-            for total, limit in zip(found, limits, strict=True)
-        ]
-        if not any(kept):
+        blocks = counter.kept((self.min_df, self.char_min_df))
+        if not any(joined for joined, _ in blocks):
             raise DataError(f"no word occurs in at least min_df={self.min_df} of the {rows} texts")
         # In single precision throughout, as scikit-learn computes it.
-        counts = [total[name] for total, names in zip(found, kept, strict=True) for name in names]
-        df = np.array(counts, dtype=np.float32)
-        self._restore(kept, np.log(np.float32(rows + 1) / (df + 1)) + np.float32(1))
+        df = np.concatenate([counts for _, counts in blocks]).astype(np.float32)
+        self._vocabulary = Vocabulary(self._reading, [joined for joined, _ in blocks])
+        self._idf = np.log(np.float32(rows + 1) / (df + 1)) + np.float32(1)
+        self._read = FEWEST if isinstance(counter, CompiledCounter) else 0
         return self
+
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self.ngrams, self.char_ngrams, self.strip_accents)
 
     def transform(self, inputs: Iterable[str]) -> csr_array[np.float32]:
         """Return the texts as (N, columns) sparse rows."""
-        from scipy.sparse import csr_array, hstack, vstack
-        from sklearn.preprocessing import normalize
+        from scipy.sparse import csr_array
 
         columns = self.columns
         texts = _checked_texts(inputs)
-        if not texts:
-            return csr_array(np.zeros((0, columns), dtype=np.float32))
-        found = []
-        for blocks in self._counts(texts):
-            if self.kind == "hashed":
-                ready = sum(self._hashed(block, seed) for seed, block in enumerate(blocks))
-            else:
-                parts = [self._weighted(block, number) for number, block in enumerate(blocks)]
-                # No n-gram of a kind may occur often enough.
-                some = [normalize(part, copy=False) for part in parts if part.shape[1]]
-                ready = hstack(some, format="csr")
-            if self.kind == "hashed" or self.char_ngrams:
-                ready = normalize(ready, copy=False)
-            found.append(ready)
-        return csr_array(vstack(found, format="csr") if len(found) > 1 else found[0])
+        self._read += characters_in(texts)
+        compiled = characters_in(texts) > 0 and takes_kernels(self._read)
+        if self.kind == "hashed":
+            count = hashed_reader(self._reading, columns, compiled=compiled)
+        else:
+            count = self._fitted().reader(compiled=compiled)
+        chunks = list(in_chunks([texts]))
+        if len(chunks) < 2:
+            found = [self._weighted(*count(some)) for some in chunks]
+        else:
+            with ThreadPoolExecutor(THREADS) as threads:
+                found = list(threads.map(lambda some: self._weighted(*count(some)), chunks))
+        if len(found) == 1:
+            return found[0]
+        sizes = np.concatenate([[0], *(np.diff(part.indptr) for part in found)]).cumsum()
+        if sizes[-1] < 2**31:
+            sizes = sizes.astype(np.int32)
+        # What was joined is let go at once, as both together may take much memory.
+        data = np.concatenate([np.zeros(0, np.float32), *(part.data for part in found)])
+        numbers = [np.zeros(0, np.int32), *(part.indices for part in found)]
+        del found
+        indices = np.concatenate(numbers)
+        del numbers
+        return csr_array((data, indices, sizes), shape=(len(texts), columns))
 
-    def _counts(self, texts: Sequence[str]) -> Iterator[list[Counts]]:
-        """Yield the counts of words, and of characters, of some texts at a time."""
-        for begin in range(0, len(texts), AT_ONCE):
-            some = texts[begin : begin + AT_ONCE]
-            pieces = Groups.of(split_text(one, strip_accents=self.strip_accents) for one in some)
-            blocks = [count_words(pieces, self.ngrams)]
-            if self.char_ngrams:
-                blocks.append(count_characters(pieces, self.char_ngrams))
-            yield blocks
+    def _weighted(
+        self, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: NDArray[np.float32]
+    ) -> csr_array[np.float32]:
+        """Return counts as weights."""
+        from scipy.sparse import csr_array
+        from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
-    def _weighted(self, block: Counts, number: int) -> Any:
-        """Return the counts of known n-grams, weighted."""
-        assert self._columns is not None
-        columns = self._columns[number]
-        first = len(self._columns[0]) if number else 0
-        target = np.array([columns.get(name, -1) for name in block.names], dtype=np.int64)
-        found = _moved(block.matrix, target, len(columns))
-        np.log(found.data, found.data)
-        found.data += np.float32(1)
-        found.data *= self._idf[first:][found.indices]
-        return found
-
-    def _hashed(self, block: Counts, seed: int) -> Any:
-        """Return the counts by the hashes of the n-grams, as scikit-learn's FeatureHasher does."""
-        from sklearn.utils.murmurhash import murmurhash3_bytes_s32
-
-        hashes = np.array(
-            [murmurhash3_bytes_s32(_encoded(name), seed) for name in block.names], dtype=np.int64
-        )
-        found = block.matrix.copy()
-        found.data *= np.where(hashes >= 0, 1, -1).astype(np.float32)[found.indices]
-        return _moved(found, np.abs(hashes) % self.columns, self.columns)
+        shape = (len(indptr) - 1, self.columns)
+        if self.kind == "tfidf":
+            np.log(data, data)
+            data += np.float32(1)
+            data *= self._idf[indices]
+            # Words and characters are scaled apart, as if each text had a row for either.
+            words = np.concatenate([[0], np.cumsum(indices < self._fitted().sizes[0])])
+            ends = indptr[:-1] + np.diff(words[indptr])
+            halves = np.append(np.stack([indptr[:-1], ends], axis=1), indptr[-1]).astype(np.int32)
+            halved = csr_array((data, indices, halves), shape=(2 * shape[0], shape[1]))
+            inplace_csr_row_normalize_l2(halved)
+        rows: csr_array[Any] = csr_array((data, indices, indptr), shape=shape)
+        if self.kind == "hashed" and self.char_ngrams:
+            rows.eliminate_zeros()  # n-grams with one column and different signs
+        if self.kind == "hashed" or self.char_ngrams:
+            inplace_csr_row_normalize_l2(rows)
+        return rows
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings; for "tfidf" arrays beside them: idf, and the n-grams as bytes."""
@@ -224,16 +222,16 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         if self.kind == "hashed":
             return {**settings, "bits": self.bits}, {}
         settings |= {"min_df": self.min_df, "char_min_df": self.char_min_df}
-        arrays: dict[str, NDArray[Any]] = {"idf": self._idf_if_fitted().copy()}
-        for name, part in zip(("words", "characters"), self._columns or (), strict=True):
-            joined = _encoded("\n".join(part))  # no n-gram holds a line break
-            arrays[name] = np.frombuffer(joined, dtype=np.uint8).copy()
+        joined = self._fitted().joined
+        arrays: dict[str, NDArray[Any]] = {"idf": self._idf.copy()}
+        for name, part in zip(("words", "characters"), joined, strict=True):
+            arrays[name] = np.frombuffer(encoded(part), dtype=np.uint8).copy()
         return settings, arrays
 
     def plain_state(self) -> dict[str, Any]:
         """Return the state with the n-grams as lists; ``idf`` is first that of the words."""
-        names = zip(("words", "characters"), self._columns or (), strict=False)
-        return {**super().plain_state(), **{name: list(part) for name, part in names}}
+        names = enumerate(("words", "characters") if self._vocabulary else ())
+        return {**super().plain_state(), **{name: self._fitted().names(k) for k, name in names}}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -248,44 +246,23 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             strip_accents=bool(stored(settings, "strip_accents")),
         )
         if new.kind == "tfidf":
-            idf, kept = stored(arrays, "idf"), []
-            for name in ("words", "characters"):
-                joined = stored(arrays, name).astype(np.uint8).tobytes()
-                kept.append(joined.decode("utf-8", "surrogatepass").split("\n") if joined else [])
-            count, distinct = sum(map(len, kept)), sum(len(set(part)) for part in kept)
+            idf = stored(arrays, "idf")
+            parts = [stored(arrays, name).astype(np.uint8) for name in ("words", "characters")]
+            joined = [part.tobytes().decode("utf-8", "surrogatepass") for part in parts]
+            new._vocabulary = Vocabulary(new._reading, joined)
+            count, distinct = new._vocabulary.columns, sum(map(len, new._vocabulary.index))
             if idf.shape != (distinct,) or count != distinct:
                 raise DataError(
                     f"the stored preprocessor is damaged: {count} words, of which {distinct} "
                     f"differ, must match idf {idf.shape}"
                 )
-            new._restore(kept, idf)
+            new._idf = idf.astype(np.float32)
         return new
 
-    def _restore(self, kept: Sequence[list[str]], idf: NDArray[Any]) -> None:
-        """Set the n-grams and their weights; both ``fit`` and ``from_state`` end here."""
-        self._columns = [{name: number for number, name in enumerate(part)} for part in kept]
-        self._idf = idf.astype(np.float32)
-
-    def _idf_if_fitted(self) -> NDArray[np.float32]:
-        if self._columns is None:
+    def _fitted(self) -> Vocabulary:
+        if self._vocabulary is None:
             raise self._not_fitted()
-        return self._idf
-
-
-def _moved(matrix: Any, target: NDArray[np.int64], columns: int) -> Any:
-    """Return a CSR matrix with its columns moved, those that share a place added; -1 drops one."""
-    from scipy.sparse import csr_matrix
-
-    kept = target[matrix.indices] >= 0
-    sizes = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
-    parts = (matrix.data[kept], target[matrix.indices[kept]], sizes)
-    found = csr_matrix(parts, shape=(matrix.shape[0], columns))
-    found.sum_duplicates()
-    return found
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+        return self._vocabulary
 
 
 def _checked_texts(inputs: Iterable[str]) -> list[str]:
@@ -300,130 +277,6 @@ def _checked_texts(inputs: Iterable[str]) -> list[str]:
                 f"give an empty text where there is none"
             )
     return texts
-
-
-# ----------------------------------------------------------------------
-# N-grams of texts: how often runs of words, or of characters within words, occur in each text.
-#
-# Texts are split at white space first. What the pieces hold is computed once per distinct piece,
-# since words repeat: the counts of character n-grams are the product of two sparse matrices,
-#
-#     (texts x pieces) @ (pieces x n-grams)
-#
-# Words and character n-grams are those of scikit-learn's analyzers "word", with single characters,
-# and "char_wb": a piece is padded with a space on either side, and one that is shorter than n
-# counts once.
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Which n-grams occur in some texts, and how often.
-
-    Attributes:
-        names: the distinct n-grams.
-        matrix: (N, len(names)) SciPy CSR matrix of float32 counts.
-    """
-
-    names: list[str]
-    matrix: Any
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Lists of names.
-
-    Attributes:
-        names: the distinct ones.
-        offsets: (N + 1,) where each list begins.
-        numbers: the name at each place, an index of ``names``.
-    """
-
-    names: list[str]
-    offsets: Ints
-    numbers: Ints
-
-    @classmethod
-    def of(cls, groups: Iterable[list[str]]) -> Groups:
-        """Number the names of lists."""
-        index: defaultdict[str, int] = defaultdict()
-        index.default_factory = index.__len__
-        numbers: list[int] = []
-        sizes = [0]
-        for group in groups:
-            numbers.extend(map(index.__getitem__, group))
-            sizes.append(len(group))
-        return cls(list(index), np.cumsum(sizes), np.array(numbers, dtype=np.int64))
-
-    @property
-    def lists(self) -> Ints:
-        """The list of each place."""
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-
-
-def split_text(text: str, *, strip_accents: bool) -> list[str]:
-    """Split a text into pieces, in lower case."""
-    text = text.lower()
-    if strip_accents and not text.isascii():
-        decomposed = unicodedata.normalize("NFKD", text)
-        text = "".join(one for one in decomposed if not unicodedata.combining(one))
-    return text.split()
-
-
-def count_words(pieces: Groups, longest: int) -> Counts:
-    """Count the runs of 1 to ``longest`` words; a word is a run of letters and digits."""
-    found = Groups.of(WORD.findall(piece) for piece in pieces.names)
-    places, counts = expand_ranges(found.offsets, pieces.numbers)
-    words, tokens, text = found.names, found.numbers[places], np.repeat(pieces.lists, counts)
-    names, rows, columns = list(words), [text], [tokens]
-    runs, first, above = tokens, 0, words  # the runs of n - 1 words that begin at each place
-    for length in range(2, longest + 1):
-        inside = text[: len(text) - length + 1] == text[length - 1 :]
-        starts = np.flatnonzero(inside)
-        keys = runs[starts] * len(words) + tokens[starts + length - 1]
-        distinct, numbers = np.unique(keys, return_inverse=True)
-        above = [
-            f"{above[run]} {words[word]}"
-            for run, word in zip(
-                *(part.tolist() for part in np.divmod(distinct, len(words) or 1)), strict=True
-            )
-        ]
-        first = len(names)
-        names += above
-        rows.append(text[starts])
-        columns.append(first + numbers)
-        runs = np.full(len(text), -1, dtype=np.int64)
-        runs[starts] = numbers
-    return Counts(names, _counted(rows, columns, (len(pieces.offsets) - 1, len(names))))
-
-
-def count_characters(pieces: Groups, longest: int) -> Counts:
-    """Count the runs of 3 to ``longest`` characters within pieces, with a space on either side."""
-
-    def ngrams(piece: str) -> list[str]:
-        padded = f" {piece} "
-        size = len(padded)
-        return [
-            padded[begin : begin + length]
-            for length in range(SHORTEST, min(longest, size) + 1)
-            for begin in range(size - length + 1)
-        ]
-
-    found = Groups.of(map(ngrams, pieces.names))
-    texts, size = len(pieces.offsets) - 1, len(pieces.names)
-    of_pieces = _counted([found.lists], [found.numbers], (size, len(found.names)))
-    in_texts = _counted([pieces.lists], [pieces.numbers], (texts, size))
-    matrix = in_texts @ of_pieces
-    matrix.sort_indices()
-    return Counts(found.names, matrix)
-
-
-def _counted(rows: list[Ints], columns: list[Ints], shape: tuple[int, int]) -> Any:
-    """Return a CSR matrix that counts pairs of rows and columns."""
-    from scipy.sparse import coo_matrix
-
-    row, column = np.concatenate(rows), np.concatenate(columns)
-    ones = np.ones(len(row), dtype=np.float32)
-    return coo_matrix((ones, (row, column)), shape=shape).tocsr()
 
 
 # ----------------------------------------------------------------------
