@@ -302,7 +302,7 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
     def encode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """Return (N, F) features of prepared rows, those of equal length together.
 
-        On a CPU batches are small, and each has a thread and a core of its own: dividing the matmuls
+        On a CPU batches are small, and each has a thread and a core of its own: dividing the work
         of one batch takes longer, many times so where other processes want the cores.
         """
         encoder = self._fitted()
