@@ -58,7 +58,7 @@ def test_texts_of_like_length_are_encoded_together(bert: Path, encoded: list[tor
     texts = ["red", "red " * 60] * 64
     embed(bert, cache=False).transform(texts)
     widths = [int((batch >= 0).sum(dim=1).max()) for batch in encoded]
-    assert widths == [3, 62]
+    assert sorted(widths) == [3] * 4 + [62] * 4  # in several threads
 
 
 def test_a_second_time_nothing_is_encoded(bert: Path, encoded: list[torch.Tensor]) -> None:
@@ -103,7 +103,7 @@ def test_other_weights_or_options_have_features_of_their_own(
     encoded.clear()
     first = embed(bert, pooling="cls").transform(TEXTS)
     other = embed(save_model(tmp_path / "other", bert_config(), seed=1)).transform(TEXTS)
-    assert len(encoded) == 4
+    assert rows_of(encoded) == 2 * len({*TEXTS})
     assert not np.allclose(mean, first)
     assert not np.allclose(mean, other)
     encoded.clear()

@@ -166,5 +166,5 @@ def test_refusals_of_a_plan():
     numbers = Dataset(np.ones((4, 2), np.float32), [["a"]] * 4, Hierarchy.from_paths(["a"]))
     with pytest.raises(HierlearnError, match="but the inputs are numbers without columns"):
         train(numbers, Plan(encoder={"title": "hf:x"}, settings={"device": "cpu"}))
-    with pytest.raises(HierlearnError, match="encodes the only input; name the column of every"):
+    with pytest.raises(HierlearnError, match="encodes all columns of texts; leave it out"):
         train(rows(), Plan(network="hf:y", encoder={"title": "hf:x"}, settings={"device": "cpu"}))

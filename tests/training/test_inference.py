@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from hierlearn import Labels
+from hierlearn.kernels.cpu import AHEAD, in_order
 from hierlearn.links import SoftmaxLink
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.ensemble import ensemble_of
-from hierlearn.training.inference import AHEAD, in_order, member_probabilities
+from hierlearn.training.inference import member_probabilities
 from hierlearn.training.rows import Rows
 from training.datasets import CPU, TREE, partial_problem
 

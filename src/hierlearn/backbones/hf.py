@@ -3,7 +3,7 @@
     features = pooled last hidden states: the mean over the tokens, the first, or the last token
 
 Of a network with encoder and decoder, such as T5, the encoder is used. A text without any token
-has features of 0.
+has features of 0. ``normalize`` scales the features of a text to length 1.
 
 A source is a folder, or a name to download, which is checked with one request. Code that comes
 with a model is never run, and only safetensors are read, never pickles. Whatever goes wrong is one
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
+from torch.nn import functional
 
 from hierlearn.backbones.backbone import Backbone, Encoder
 from hierlearn.backbones.torchvision import broken_torchvision
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Pooling = Literal["mean", "cls", "last"]
 PADDING = -1  # in rows of token ids
+UNBOUNDED = 1 << 20  # tokenizers without a longest text name a larger number
 TIMEOUT = 5  # seconds until a server that does not answer counts as unreachable
 ALL_LAYERS = "all-linear"  # what LoRA adapts by default
 BASE = ".base_layer"  # in the name of a frozen weight that has an adapter
@@ -51,15 +53,24 @@ class TextEncoder(Encoder):
         model: returns ``last_hidden_state`` (N, T, F).
         pooling: "mean" over the tokens, "cls", the first, or "last", the last token.
         longest: the tokens of a text that it reads; None for all.
+        normalize: whether features have length 1.
     """
 
-    def __init__(self, model: Any, pooling: Pooling = "mean", longest: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        pooling: Pooling = "mean",
+        longest: int | None = None,
+        *,
+        normalize: bool = False,
+    ) -> None:
         super().__init__()
         if pooling not in get_args(Pooling):
             raise HierlearnError(unknown_name("pooling", str(pooling), get_args(Pooling)))
         self.model = model
         self.pooling = pooling
         self.longest = longest
+        self.normalize = normalize
         self.features = int(model.config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,17 +90,21 @@ class TextEncoder(Encoder):
         states: Tensor = found.last_hidden_state
         if self.pooling == "mean":
             kept = states.masked_fill(~known[..., None], 0.0)
-            return kept.sum(dim=1) / count.clamp_min(1).to(states.dtype)[:, None]
-        if self.pooling == "cls":
-            chosen = states[:, 0]
+            pooled = kept.sum(dim=1) / count.clamp_min(1).to(states.dtype)[:, None]
+        elif self.pooling == "cls":
+            pooled = states[:, 0].masked_fill((count == 0)[:, None], 0.0)
         else:
             last = (count - 1).clamp_min(0)[:, None, None].expand(-1, 1, states.shape[-1])
-            chosen = states.gather(1, last)[:, 0]
-        return chosen.masked_fill((count == 0)[:, None], 0.0)
+            pooled = states.gather(1, last)[:, 0].masked_fill((count == 0)[:, None], 0.0)
+        return functional.normalize(pooled, dim=1) if self.normalize else pooled
 
 
 class HFBackbone(Backbone):
-    """Text encoders of transformers."""
+    """Text encoders of transformers.
+
+    Attributes:
+        unit_length: whether features are normalized where no weight is trained.
+    """
 
     reads: ClassVar[Literal["texts", "images"]] = "texts"
     step: ClassVar[str] = "tokens"
@@ -107,6 +122,11 @@ class HFBackbone(Backbone):
         "weight_decay": 0.01,
         "max_grad_norm": 1.0,
     }
+    unit_length: ClassVar[bool] = False
+
+    def locate(self, source: str) -> tuple[str, dict[str, Any]]:
+        """Return where to read a source from, and how, as ``from_pretrained`` takes it."""
+        return locate(source)
 
     def settings_for(self, tuning: str) -> Mapping[str, Any]:
         """Return how to train all weights, or adapters, which take larger steps."""
@@ -114,7 +134,7 @@ class HFBackbone(Backbone):
 
     def describe(self, source: str) -> dict[str, Any]:
         """Return the configuration of a model."""
-        path, how = locate(source)
+        path, how = self.locate(source)
         with reading(source, "configuration"):
             config = find_transformers().AutoConfig.from_pretrained(path, **how)
         if getattr(config, "quantization_config", None):
@@ -133,7 +153,8 @@ class HFBackbone(Backbone):
         description: Mapping[str, Any],
         *,
         pooling: Pooling = "mean",
-        tuning: str = "full",
+        normalize: bool | None = None,
+        tuning: str = "frozen",
         lora_rank: int = 8,
         lora_alpha: float | None = None,
         lora_dropout: float = 0.0,
@@ -144,6 +165,7 @@ class HFBackbone(Backbone):
         Args:
             description: what ``describe`` returned.
             pooling: how the hidden states of the tokens become one row of features.
+            normalize: whether features have length 1; None leaves it to the family.
             tuning: "lora" adds adapters and freezes the rest.
             lora_rank: the rank of the adapters.
             lora_alpha: their scale times the rank; by default twice the rank.
@@ -167,12 +189,14 @@ class HFBackbone(Backbone):
                 f"the text encoder cannot be built ({first_line(error)})"
             ) from error
         adapted = lora.apply(model) if tuning == "lora" else model
-        return TextEncoder(adapted, pooling, longest_input(values))
+        if normalize is None:
+            normalize = self.unit_length and tuning == "frozen"
+        return TextEncoder(adapted, pooling, longest_input(values), normalize=normalize)
 
     def load(self, encoder: Encoder, source: str) -> None:
         """Read the pretrained weights."""
         assert isinstance(encoder, TextEncoder)
-        path, how = locate(source)
+        path, how = self.locate(source)
         auto = find_transformers().AutoModel
         with reading(source, "model"):
             found, report = auto.from_pretrained(
@@ -196,6 +220,24 @@ class HFBackbone(Backbone):
         names = {name: name.replace(BASE, "") for name in adapted}
         state = {name: weights.get(base, adapted[name]) for name, base in names.items()}
         encoder.model.load_state_dict(state)
+
+    def tokenizer(self, source: str) -> tuple[Any, int | None]:
+        """Return the tokenizer of a source, and how many tokens it allows a text."""
+        path, how = self.locate(source)
+        with reading(source, "tokenizer"):
+            tokenizer = find_transformers().AutoTokenizer.from_pretrained(path, **how)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise HierlearnError(
+                f"{source} has a slow tokenizer only, which cannot be stored with a model; save it "
+                f"as tokenizer.json"
+            )
+        if {*backend.get_vocab()} <= {*tokenizer.all_special_tokens}:
+            raise HierlearnError(
+                f"{source} has no tokenizer; save one beside the model with save_pretrained"
+            )
+        most = tokenizer.model_max_length
+        return backend, most if most < UNBOUNDED else None
 
 
 def make_model(values: Mapping[str, Any]) -> Any:
@@ -262,6 +304,17 @@ def find_transformers() -> Any:
             f"text encoders need transformers ({error}); install it with: pip install transformers"
         ) from None
     return transformers
+
+
+def find_tokenizers() -> Any:
+    """Import tokenizers, or say how to install it."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise HierlearnError(
+            f"text encoders need tokenizers ({error}); install it with: pip install tokenizers"
+        ) from None
+    return tokenizers
 
 
 def locate(source: str) -> tuple[str, dict[str, Any]]:

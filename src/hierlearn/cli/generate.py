@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-NAMES_AS_KEYS = ("joint", "column_kind", "encoder")  # options whose keys are names: soft-labels=3
+NAMES_AS_KEYS = ("joint", "column_kind")  # options whose keys are names: soft-labels=3
 LISTS = ("dataset_option", "ignore")  # options whose words are no pairs, or read elsewhere
 FILE, FOLDER = "<file>", "<folder>"  # the metavar of an option that is written
 TABLE = "<file or ->"  # the same, which may be standard output
@@ -158,7 +158,11 @@ def given(options: Mapping[str, Any], names: Iterable[str] | None = None) -> dic
         value = options.get(name)
         if value is None or value == []:
             continue
-        if isinstance(value, list) and name not in LISTS:
+        if isinstance(value, list) and name == "encoder":
+            from hierlearn.backbones import parse_encoders  # which imports torch
+
+            value = parse_encoders(value, dashed(name))
+        elif isinstance(value, list) and name not in LISTS:
             value = parse_pairs(value, dashed(name), as_typed=name in NAMES_AS_KEYS)
         values[name] = None if value is NONE else str(value) if isinstance(value, Path) else value
     return values

@@ -20,20 +20,14 @@ import torch
 
 from hierlearn.backbones import find_backbone
 from hierlearn.backbones.backbone import check_numbers, check_shapes
-from hierlearn.backbones.hf import (
-    PADDING,
-    find_transformers,
-    first_line,
-    locate,
-    longest_input,
-    reading,
-)
+from hierlearn.backbones.hf import PADDING, find_tokenizers, first_line, longest_input
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
 from hierlearn.files.locations import cache_dir
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import remove
+from hierlearn.kernels.cpu import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +45,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 BATCH = 64  # rows that are encoded at once
+FEW = 16  # the same on a CPU, in whose cache they fit
 BLOCK = 1 << 14  # rows that are prepared, sorted by length and stored at once
 OFF = "HIERLEARN_NO_CACHE"  # environment variable: nothing is cached where it is set
 MOST = 4 << 30  # bytes of all features in the cache
@@ -63,14 +58,13 @@ FORMAT = "hierlearn.features"
 TOKENS = 128  # per text, by default
 CHARACTERS = 32  # per token: what is behind them is not even looked at
 LONGEST = 11  # tokens of the examples by which an exported graph is checked
-UNBOUNDED = 1 << 20  # tokenizers without a longest text name a larger number
 
 
 class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
     """Texts as (N, T) token ids, -1 where a text has ended.
 
     Args:
-        source: ``hf:PATH_OR_NAME``, whose tokenizer is used.
+        source: ``hf:PATH_OR_NAME`` or another backbone of texts, whose tokenizer is used.
         max_tokens: longer texts are cut, and those of more than 32 characters per token are cut
             before they are split; by default 128, or as many as the network reads.
     """
@@ -100,21 +94,9 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
         del inputs
         family, source = find_backbone(self.source)
         description = family.describe(source)
-        path, how = locate(source)
-        with reading(source, "tokenizer"):
-            tokenizer = find_transformers().AutoTokenizer.from_pretrained(path, **how)
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise HierlearnError(
-                f"{source} has a slow tokenizer only, which cannot be stored with a model; save it "
-                f"as tokenizer.json"
-            )
-        if {*backend.get_vocab()} <= {*tokenizer.all_special_tokens}:
-            raise HierlearnError(
-                f"{source} has no tokenizer; save one beside the model with save_pretrained"
-            )
-        limits = [longest_input(description), tokenizer.model_max_length]
-        most = min([one for one in limits if one is not None and one < UNBOUNDED], default=None)
+        backend, most = family.tokenizer(source)  # type: ignore[attr-defined]
+        limits = [longest_input(description), most]
+        most = min([one for one in limits if one is not None], default=None)
         if most is not None and self.max_tokens is not None and self.max_tokens > most:
             raise HierlearnError(
                 f"max_tokens is {self.max_tokens}, but {source} reads at most {most} tokens"
@@ -192,12 +174,10 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a tokenizer."""
-        find_transformers()  # which brings the package of tokenizers
-        from tokenizers import Tokenizer
-
+        made = find_tokenizers().Tokenizer
         new = cls(stored(settings, "source"), max_tokens=int(stored(settings, "max_tokens")))
         try:
-            tokenizer = Tokenizer.from_str(stored(arrays, "tokenizer").tobytes().decode())
+            tokenizer = made.from_str(stored(arrays, "tokenizer").tobytes().decode())
         except DataError:
             raise
         except Exception as error:  # the package raises Exception itself
@@ -319,16 +299,27 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
             self._cached.add(list(new), encoded)
         return values
 
-    @torch.no_grad()
     def encode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """Return (N, F) features of prepared rows, those of equal length together."""
+        """Return (N, F) features of prepared rows, those of equal length together.
+
+        On a CPU batches are small, and each has a thread and a core of its own: dividing the work
+        of one batch takes longer, many times so where other processes want the cores.
+        """
         encoder = self._fitted()
         found = np.zeros((len(rows), encoder.features), dtype=np.float32)
         order = np.argsort([len(row) for row in unpadded(rows)], kind="stable")
-        for begin in range(0, len(rows), BATCH):
-            batch = order[begin : begin + BATCH]
+        size = FEW if self.device.type == "cpu" else BATCH
+        batches = [order[begin : begin + size] for begin in range(0, len(rows), size)]
+
+        @torch.no_grad()
+        def features(batch: NDArray[Any]) -> NDArray[np.float32]:
             part = torch.as_tensor(rows[batch]).to(self.device)
-            found[batch] = encoder(part).float().cpu().numpy()
+            return encoder(part).float().cpu().numpy()  # type: ignore[no-any-return]
+
+        several = self.device.type == "cpu" and len(batches) > 1
+        workers = torch.get_num_threads() if several else 0
+        for batch, values in zip(batches, in_order(features, batches, workers), strict=True):
+            found[batch] = values
         return found
 
     def digest(self) -> str:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +28,8 @@ import torch
 from hierlearn.kernels.tree import plain_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -34,12 +37,15 @@ if TYPE_CHECKING:
     from hierlearn.kernels.tree_layout import TreeLayout
 
     Pair = tuple[Tensor, Tensor]
+    Item = TypeVar("Item")
+    Result = TypeVar("Result")
 
     from torch import Tensor
 
 
 SHARE = 1 << 15  # entries that a thread takes at least
 OWN_SHARE = 1 << 21  # the same for threads of our own, which compete with those of torch
+AHEAD = 2  # results per thread that may wait for being taken
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PROCESS = os.getpid()  # OpenMP does not survive a fork
 
@@ -100,6 +106,71 @@ def openmp() -> ctypes.CDLL | None:
         runtime.GOMP_parallel.argtypes = (ENTRY, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
         return runtime
     return None
+
+
+class OneCoreEach:
+    """While it is entered, an operation of torch uses the core of its thread only.
+
+    That is one setting for the entire process; threads may overlap in it, and the last one to leave
+    restores what was set before.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.before = 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.before = torch.get_num_threads()
+                torch.set_num_threads(1)
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                torch.set_num_threads(self.before)
+
+
+one_core_each = OneCoreEach()
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield ``function(item)`` of every item in order, from several threads.
+
+    Items are taken in the thread of the caller, a few ahead. An error, of an item or of the
+    function, is raised in its place; whoever stops early waits for what is being computed.
+
+    Args:
+        function: called by several threads at once.
+        items: taken one after another.
+        workers: how many threads; 0 calls the function in the thread of the caller.
+    """
+    if not workers:
+        yield from map(function, items)
+        return
+    with one_core_each, ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[Result]] = deque()
+        source, end = iter(items), None
+        try:
+            while True:
+                while end is None and len(waiting) < workers * (1 + AHEAD):
+                    try:
+                        waiting.append(pool.submit(function, next(source)))
+                    except Exception as error:  # raised in its place, after the results before it
+                        end = error
+                if waiting:
+                    yield waiting.popleft().result()
+                elif isinstance(end, StopIteration):
+                    return
+                elif end is not None:
+                    raise end
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 NOTHING = np.empty((1, 0), dtype=np.uint8)

@@ -24,11 +24,12 @@ import torch
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError, arg
+from hierlearn.kernels.cpu import one_core_each
 from hierlearn.memory.search import nearest
 from hierlearn.networks.blend import is_blend, memory_shares
 from hierlearn.networks.memories import embed, embeddings_of, memory_heads, neighbors_of, remembered
 from hierlearn.networks.network import AVERAGE
-from hierlearn.training.inference import filled_tile, one_core_each, run_network
+from hierlearn.training.inference import filled_tile, run_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,6 +25,7 @@ from hierlearn.datasets.tables.stream import Chunk, list_column
 from hierlearn.datasets.tables.table import is_frame
 from hierlearn.datasets.tables.write import as_arrow
 from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
+from hierlearn.kernels.cpu import one_core_each
 from hierlearn.pipeline.answers import (
     ANSWER_ONLY,
     AnswerFormatter,
@@ -35,7 +36,7 @@ from hierlearn.pipeline.answers import (
 )
 from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
 from hierlearn.pipeline.pipeline import Pipeline
-from hierlearn.training.inference import one_core_each, run_network
+from hierlearn.training.inference import run_network
 from hierlearn.training.processes import find_device
 
 if TYPE_CHECKING:

@@ -16,15 +16,13 @@ waits for the other half of a small operation, and rows are read and written mea
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
+from hierlearn.kernels.cpu import in_order
 from hierlearn.memory import Remembered
 from hierlearn.memory.store import as_stored
 from hierlearn.networks.inputs import SparseRows
@@ -32,7 +30,6 @@ from hierlearn.networks.memories import embed, memory_heads, set_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
 
     from torch import Tensor, nn
 
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     Item = TypeVar("Item")
     Result = TypeVar("Result")
 
-AHEAD = 2  # results per thread that may wait for being taken
 BATCH = 4096
 FEW = 8  # rows at a time, so that many classes need little memory
 
@@ -166,71 +162,3 @@ def filled_tile(rows: Tensor | SparseRows, begin: int, size: int) -> Tensor | Sp
         return torch.cat([tile, tile[-1:].expand(lacking, *tile.shape[1:])]) if lacking else tile
     index = torch.arange(begin, begin + size, device=rows.offsets.device)
     return rows.take(index.clamp_max(len(rows) - 1))
-
-
-# ---------------------------------------- threads
-
-
-class OneCoreEach:
-    """While it is entered, an operation of torch uses the core of its thread only.
-
-    That is one setting for the entire process; threads may overlap in it, and the last one to leave
-    restores what was set before.
-    """
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.users = 0
-        self.before = 1
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self.users:
-                self.before = torch.get_num_threads()
-                torch.set_num_threads(1)
-            self.users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if not self.users:
-                torch.set_num_threads(self.before)
-
-
-one_core_each = OneCoreEach()
-
-
-def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
-) -> Iterator[Result]:
-    """Yield ``function(item)`` of every item in order, from several threads.
-
-    Items are taken in the thread of the caller, a few ahead. An error, of an item or of the
-    function, is raised in its place; whoever stops early waits for what is being computed.
-
-    Args:
-        function: called by several threads at once.
-        items: taken one after another.
-        workers: how many threads; 0 calls the function in the thread of the caller.
-    """
-    if not workers:
-        yield from map(function, items)
-        return
-    with one_core_each, ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[Result]] = deque()
-        source, end = iter(items), None
-        try:
-            while True:
-                while end is None and len(waiting) < workers * (1 + AHEAD):
-                    try:
-                        waiting.append(pool.submit(function, next(source)))
-                    except Exception as error:  # raised in its place, after the results before it
-                        end = error
-                if waiting:
-                    yield waiting.popleft().result()
-                elif isinstance(end, StopIteration):
-                    return
-                elif end is not None:
-                    raise end
-        finally:
-            pool.shutdown(cancel_futures=True)

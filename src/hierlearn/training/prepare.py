@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import distributed
 
-from hierlearn.backbones import find_backbone, names_backbone, parse_encoder
+from hierlearn.backbones import ALL, encoders_of, find_backbone, names_backbone, parse_encoder
 from hierlearn.datasets.dataset import shown_texts
-from hierlearn.datasets.tables.kinds import NO_VALUE
+from hierlearn.datasets.tables.kinds import NO_VALUE, base_kind
 from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.datasets.tables.table import ColumnWarning, Table
 from hierlearn.decoding import make_decoder
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
 
 MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
 ONE_ROW_EACH = 0.9  # of the labels
-ALL = ""  # the inputs of a dataset without columns
 TUNING = "tuning"  # an option of a backbone: frozen, or which of its weights are trained
 FROZEN = "frozen"
 
@@ -553,12 +552,17 @@ def resolve_backbone(plan: Plan) -> Plan:
         if option not in known | after:
             raise HierlearnError(unknown_name(f"option of {name}", option, known))
     if tuning == FROZEN:
+        if plan.encoder:
+            raise HierlearnError(
+                f"network={name!r} encodes all columns of texts; leave it out, or name the column "
+                f"of every encoder with {arg('encoder=')} instead"
+            )
         own = {k: options.pop(k) for k in [*options] if k in EmbedPreprocessor.options_of(name)}
         return replace(
             plan,
             network=None,
             network_options=options,
-            encoder={**plan.encoder, ALL: {"source": name, **own}},
+            encoder={ALL: {"source": name, **own}},
         )
     if plan.preprocessing is not None:
         raise HierlearnError(
@@ -588,21 +592,18 @@ def fitted_embedder(
     """
     if not plan.encoder:
         return None
-    encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
-    if [*encoders] == [*dataset.feature_names]:  # the only column
-        encoders = {ALL: encoders[dataset.feature_names[0]]}
-    if ALL not in encoders:
-        if dataset.kind != "table":
-            raise HierlearnError(
-                f"{arg('encoder')} names the column {next(iter(encoders))!r}, but the inputs are "
-                f"{dataset.kind} without columns; use {arg('network=')} for the only input"
-            )
+    given = encoders_of(plan.encoder)
+    encoders = {column: parse_encoder(own) for column, own in given.items()}
+    if isinstance(dataset.inputs, Table):
+        encoders = by_column(encoders, dataset.inputs)
         table = {"standardize": plan.standardize}
         return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
-    if len(encoders) > 1:
+    if [*encoders] == [*dataset.feature_names]:  # the only column
+        encoders = {ALL: encoders[dataset.feature_names[0]]}
+    if [*encoders] != [ALL]:
         raise HierlearnError(
-            f"network={encoders[ALL]['source']!r} encodes the only input; name the column of every "
-            f"encoder with {arg('encoder=')} instead"
+            f"{arg('encoder')} names the column {next(filter(None, encoders))!r}, but the inputs "
+            f"are {dataset.kind} without columns; name the encoder alone"
         )
     step = EmbedPreprocessor(**encoders[ALL]).to(device)
     if dataset.kind != step.reads:
@@ -611,6 +612,23 @@ def fitted_embedder(
             f"of {step.reads}"
         )
     return step.fit_parts(dataset.input_parts)
+
+
+def by_column(encoders: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """Return the encoders of a table by column: one without a column encodes all of texts."""
+    named = {column: own for column, own in encoders.items() if column != ALL}
+    if ALL not in encoders:
+        return named
+    source = encoders[ALL]["source"]
+    reads = find_backbone(source)[0].reads
+    texts = [name for name, kind in table.kinds.items() if base_kind(kind) == "text"]
+    texts = [name for name in texts if name not in named]
+    if reads != "texts" or not texts:
+        raise HierlearnError(
+            f"{source} reads {reads}, and which columns hold them is not known; name one with "
+            f"{arg('encoder=')}{next(iter(table.kinds))}={source}"
+        )
+    return {**dict.fromkeys(texts, encoders[ALL]), **named}
 
 
 def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:

@@ -316,14 +316,17 @@ class Plan:
     network: str | None = setting(
         None,
         "Network; mlp by default, token-bag for texts and sparse rows, cnn for images; "
-        "hf:PATH_OR_NAME for a text encoder of transformers, timm:NAME for an image encoder of "
-        "timm.",
+        "minilm, wordllama or efficientnet for an encoder inside a package; hf:PATH_OR_NAME for a "
+        "text encoder of transformers, timm:NAME for an image encoder of timm.",
         registry="hierlearn.networks:NETWORKS",
         backbones=True,
     )
     network_options: Mapping[str, Any] = setting({}, "Options of the network, such as width=800.")
-    encoder: Mapping[str, Any] = setting(
-        {}, "Frozen backbones that encode columns, such as title=hf:PATH.", study=False
+    encoder: Mapping[str, Any] | str = setting(
+        {},
+        "Frozen backbone of the only input or of all columns of texts, such as minilm; or one per "
+        "column, such as title=hf:PATH.",
+        study=False,
     )
     head: str | None = setting(
         None,
@@ -394,6 +397,8 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.encoder, str):
+            object.__setattr__(self, "encoder", {"": self.encoder})  # of no column
         check_fields(self)
         if self.time_limit is not None and self.effort != "best":
             raise HierlearnError(
@@ -427,10 +432,11 @@ class Plan:
             from hierlearn.networks.heads import head_options
 
             check_known(f"option of head {self.head}", self.head_options, head_options(self.head))
-        for value in self.encoder.values():
-            from hierlearn.backbones import find_backbone, parse_encoder
+        if self.encoder:
+            from hierlearn.backbones import encoders_of, find_backbone, parse_encoder
 
-            find_backbone(parse_encoder(value)["source"])
+            for value in encoders_of(self.encoder).values():
+                find_backbone(parse_encoder(value)["source"])
         if self.joint:
             from hierlearn.losses import LOSSES
 
