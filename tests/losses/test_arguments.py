@@ -1,7 +1,11 @@
 """Arguments of losses, links and decoders: unknown ones raise with a suggestion, and are typed."""
 
 import inspect
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.links import LINKS
 from hierlearn.losses import LOSSES, BCELoss, HCLLoss, Variant
 
+REPO = Path(__file__).parents[2]
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 ENTRIES = {**LOSSES, **{f"link {k}": v for k, v in LINKS.items()}}
 ENTRIES |= {f"decoder {k}": v for k, v in DECODERS.items() if k != "subset"}
@@ -63,3 +68,26 @@ def test_type_checkers_know_the_arguments(name):
             for parameter in inspect.signature(vars(one)["__init__"]).parameters.values():
                 if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                     assert re.fullmatch(r"Unpack\[\w+Options\]", parameter.annotation), one
+
+
+@pytest.mark.slow  # mypy reads torch
+def test_an_entry_takes_its_own_options_under_a_strict_type_checker(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from hierlearn import Hierarchy, HCLLoss\n"
+        "from hierlearn.losses import LOSSES\n"
+        'h = Hierarchy.from_paths(["a/x", "b"])\n'
+        'LOSSES["hxe"](h, alpha=0.3)\n'
+        'LOSSES["hcl-hier"](h, reduction="sum")\n'
+        "HCLLoss(h, florr=0.1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", REPO / ".mypy_cache", "mine.py"],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(REPO / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (error, _, total) = done.stdout.splitlines()
+    assert error.startswith('mine.py:6: error: Unexpected keyword argument "florr"')
+    assert total.startswith("Found 1 error")

@@ -74,6 +74,22 @@ def test_unknown_entries_do_not_count():
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("metric", ["au-prc", "ap-micro", "hit@1", "mrr"])
+def test_what_selects_sees_no_unknown_entry(metric):
+    """Of rows labeled a, nobody knows whether they are b or c: how probable these are is open."""
+    p = torch.from_numpy(np.random.default_rng(0).random((40, 4))).half().float()
+    a, b, c = (SPACE.hierarchy.index(name) for name in ("a", "a/b", "a/c"))
+    targets, known = torch.zeros(40, 4, dtype=torch.bool), torch.ones(40, 4, dtype=torch.bool)
+    targets[:20, [a, c]] = True
+    targets[20:, a] = True
+    known[20:, [b, c]] = False
+    other = p.clone()
+    other[20:, [b, c]] *= 0.125
+    masked, plain = (scorer(metric, targets, SPACE, mask) for mask in (known, None))
+    assert masked(other) == pytest.approx(masked(p))
+    assert plain(other) != pytest.approx(plain(p))
+
+
 def test_probabilities_of_0_and_1():
     p = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     assert counted_average_precision(p, p.bool()) == 1.0

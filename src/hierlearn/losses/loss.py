@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -674,4 +674,27 @@ def safe_divisor(count: int | Tensor, weight: Tensor | None = None) -> int | Ten
     return count.clamp_min(1 if weight is None else SMALLEST)
 
 
-LossEntry = type[Loss] | Variant  # an entry of LOSSES; called, it makes the loss
+class LossEntry(Protocol):
+    """An entry of LOSSES, a class or a Variant: called, it makes the loss; options are its own."""
+
+    @property
+    def default_link(self) -> str: ...
+    @property
+    def reading_link(self) -> str | None: ...
+    @property
+    def uses_hierarchy(self) -> bool: ...
+    @property
+    def needs_tree(self) -> bool: ...
+    @property
+    def takes_fractions(self) -> bool: ...
+    @property
+    def search_space(self) -> Mapping[str, tuple[Any, ...]]: ...
+    @property
+    def function(self) -> Any: ...
+
+    def option_names(self) -> list[str]: ...
+
+    # A type checker takes *args and **options together for any arguments, so each class fits.
+    def __call__(
+        self, label_space: LabelSpace | Hierarchy, *args: Any, **options: Any
+    ) -> Loss: ...
