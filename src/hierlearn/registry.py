@@ -151,6 +151,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return entry
 
 
+def subclass_of(base: type[Any]) -> Callable[[str, Any], Any]:
+    """Return the ``read`` of a registry whose entries are subclasses of one class."""
+    return lambda _, value: value if isinstance(value, type) and issubclass(value, base) else None
+
+
 def imported(place: str, kind: str = "name", name: str | None = None) -> Any:
     """Return what ``module:name`` names.
 

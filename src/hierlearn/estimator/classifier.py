@@ -21,13 +21,12 @@ from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import calibratable
 from hierlearn.decoding.decoder import most_specific
 from hierlearn.decoding.probabilities import terminal_log_distribution, widened_logs
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, printable_lines
 from hierlearn.estimator.incremental import IncrementalState, recipe_of
 from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
     as_trained,
-    check_learned,
     check_own_network,
     gather,
     input_attributes,
@@ -48,7 +47,6 @@ from hierlearn.estimator.labels import (
 )
 from hierlearn.estimator.parameters import (
     PARAMETERS,
-    check_parameters,
     make_plan,
     storable,
     with_parameters,
@@ -65,7 +63,6 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting, describe_run
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.pipeline.train import SingleTraining
-from hierlearn.terminal import print_lines
 from hierlearn.training.prepare import PrepareOptions, summary
 from hierlearn.training.processes import Processes, processes
 
@@ -140,7 +137,10 @@ class HierarchicalClassifier(
     missing: str
 
     def __init__(self, recipe: str = "auto", **parameters: Any) -> None:
-        check_parameters(parameters, "HierarchicalClassifier.__init__")
+        for name in parameters.keys() - PARAMETERS.keys():
+            raise TypeError(
+                f"HierarchicalClassifier.__init__() got an unexpected keyword argument {name!r}"
+            )
         for name, (_, default) in PARAMETERS.items():
             setattr(self, name, recipe if name == "recipe" else parameters.get(name, default))
 
@@ -569,8 +569,11 @@ class HierarchicalClassifier(
             learns: whether the model learns from them, and so does not impute what they lack.
         """
         texts = as_texts(X)
-        if not reset:
-            check_learned(texts is not None, self.pipeline_, self._is_text)
+        if not reset and (texts is not None) != self._is_text:
+            step = self.pipeline_.preprocessor
+            other = "a table" if step is not None and step.reads == "table" else "numbers"
+            learned, is_now = ("texts", "numbers") if self._is_text else (other, "texts")
+            raise DataError(f"the classifier learned from {learned}, but X holds {is_now}")
         self._is_text = texts is not None
         if texts is not None:
             for name in ("n_features_in_", "feature_names_in_"):
@@ -654,7 +657,7 @@ class HierarchicalClassifier(
         """Return the training of the first rows; what it chooses is printed where that is asked."""
         reporting = Reporting(
             bar=bool(self.verbose),
-            on_message=print_lines if self.verbose else None,
+            on_message=(lambda text: print(printable_lines(text))) if self.verbose else None,
         )
         rows, plan, options = first.dataset, first.plan, first.options
         if plan.effort != "best":

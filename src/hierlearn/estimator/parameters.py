@@ -19,8 +19,6 @@ from hierlearn.training.fields import entry, names, setting, settings_of
 from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hierlearn.training.fields import Setting
 
 C = TypeVar("C", bound=type)
@@ -141,13 +139,6 @@ def network_name(network: Any) -> str | None:
         f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
         f"not {network!r}"
     )
-
-
-def check_parameters(names: Iterable[str], function: str) -> None:
-    """Raise Python's own error for a name that is no parameter."""
-    for name in names:
-        if name not in PARAMETERS:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def storable(params: Mapping[str, Any]) -> dict[str, Any]:

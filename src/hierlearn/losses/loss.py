@@ -147,9 +147,12 @@ class Loss(CheckedArguments, nn.Module, ABC):
         self.label_space = LabelSpace.of(label_space)
         self.hierarchy = self.label_space.hierarchy
         if self.needs_tree and not self.hierarchy.is_tree:
+            from hierlearn.losses import LOSSES  # the registry imports this module
+
+            able = [name for name, entry in LOSSES.loaded.items() if not entry.needs_tree]
             raise HierlearnError(
                 f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
-                f"use {', '.join(losses_of_dags())}"
+                f"use {', '.join(able)}"
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
         self._score_link: type[Link] = LINKS[self.default_link]
@@ -645,13 +648,6 @@ class Variant:
     def __repr__(self) -> str:
         fixed = (f"{name}={value!r}" for name, value in self.options.items())
         return f"Variant({', '.join([self.make.__qualname__, *fixed])})"
-
-
-def losses_of_dags() -> list[str]:
-    """Return the names of the losses that take a DAG."""
-    from hierlearn.losses import LOSSES  # the registry imports this module
-
-    return [name for name, entry in LOSSES.loaded.items() if not entry.needs_tree]
 
 
 def losses_of_fractions() -> list[str]:

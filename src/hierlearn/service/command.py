@@ -298,7 +298,6 @@ def predict_on_engine(
         PartFolder,
         PartJob,
         Record,
-        even_rows,
         header_of,
         parts_beside,
         pieces_of,
@@ -308,7 +307,10 @@ def predict_on_engine(
     escape = options["escape_formulas"]
     folder = PartFolder(parts_beside(out) if out.suffix else out, ending_of(options))
     with named_from_here():
-        pieces = pieces_of(streams, even_rows(model, options["part_rows"] or ROWS))
+        # A backbone rounds differently in another batch, so parts begin where batches do.
+        batch = 1 if model.tile_size else model.batch_size()
+        rows = max(1, (options["part_rows"] or ROWS) // batch) * batch
+        pieces = pieces_of(streams, rows)
         job = PartJob(predictor, streams, pieces, names, folder, escape)
         given = {name: one for name, one in options.items() if name not in NOT_OF_ANSWERS}
         given["threshold"] = getattr(predictor.decoder, "threshold", None)  # calibrated or given

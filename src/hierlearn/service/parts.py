@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.datasets.tables.table import TablePart
     from hierlearn.files.locations import Location
-    from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predict import Predictor
     from hierlearn.service.engine import Engine
 
@@ -315,20 +314,6 @@ def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
     if not pieces:
         raise streams[0].file.no_rows()
     return pieces
-
-
-def even_rows(pipeline: Pipeline, rows: int) -> int:
-    """Return how many rows a part has so that its batches are those of one process.
-
-    Where rows are computed in tiles, that is any number. A backbone rounds differently in another
-    batch, so there parts begin where batches do.
-
-    Args:
-        pipeline: the model.
-        rows: about how many.
-    """
-    batch = 1 if pipeline.tile_size else pipeline.batch_size()
-    return max(1, rows // batch) * batch
 
 
 def tables_in(source: str) -> list[Location]:

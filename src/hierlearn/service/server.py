@@ -129,12 +129,6 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def url_of(bound: socket.socket) -> str:
-    """Return the address of a socket as a URL."""
-    host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def serve(service: Service, on_started: Callable[[str], None]) -> int:
     """Answer requests until a signal ends the server, and return its exit code.
 
@@ -151,7 +145,8 @@ def serve(service: Service, on_started: Callable[[str], None]) -> int:
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets=sockets)
-            on_started(url_of(bound))
+            host, port = bound.getsockname()[:2]
+            on_started(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
         async def shutdown(self, sockets: Any = None) -> None:
             service.ready = False

@@ -113,7 +113,7 @@ class EpochLog:
         kept = [record for record in read_log(path) if record["epoch"] <= epochs]
         with atomic_write(path) as file:
             file.writelines(json_line(record) for record in kept)
-        self._writer = summary_writer(path.parent / "tensorboard") if tensorboard else None
+        self._writer = find_tensorboard()(str(path.parent / "tensorboard")) if tensorboard else None
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Append the record of an epoch."""
@@ -134,11 +134,6 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     for level, value in enumerate(record.get("selected_by_level", ()), start=1):
         found[f"selected/level {level}"] = value
     return found
-
-
-def summary_writer(folder: Path) -> Any:
-    """Return TensorBoard's writer, or raise with what to install."""
-    return find_tensorboard()(str(folder))
 
 
 def find_tensorboard() -> Any:

@@ -201,7 +201,15 @@ def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
         found = FoundKind("text")
     if len(counts) == 1 and total == rows:
         return replace(found, skip=ONE_VALUE)
-    if total >= ID_ROWS and len(counts) == total and looks_like_id(name, counts, found.kind):
+    if total < ID_ROWS or len(counts) < total:
+        return found
+    if found.kind == "category":  # different strings without blanks name rows
+        texts = list(map(str.strip, map(str, counts)))
+        is_id = all(texts) and BLANK.search("|".join(texts)) is None
+    else:  # and integers, where the column is called so
+        integers = found.kind == "number" and ID_NAME.search(name) is not None
+        is_id = integers and all(parse_number(str(value)).is_integer() for value in counts)
+    if is_id:
         return replace(found, skip=LIKE_AN_ID)
     return found
 
@@ -284,16 +292,6 @@ def is_text(counts: Counter[Any], total: int) -> bool:
     for value, count in counts.items():
         words += count * len(str(value).split())
     return words >= WORDS * total
-
-
-def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
-    """Whether different values name rows: strings without blanks, or integers of such a name."""
-    if kind == "category":
-        texts = list(map(str.strip, map(str, values)))
-        return all(texts) and BLANK.search("|".join(texts)) is None
-    if kind != "number" or not ID_NAME.search(name):
-        return False
-    return all(parse_number(str(value)).is_integer() for value in values)
 
 
 # ---------------------------------------- cells as values

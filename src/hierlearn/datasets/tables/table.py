@@ -638,11 +638,6 @@ def is_frame(X: Any) -> bool:
     return all(hasattr(X, name) for name in ("columns", "dtypes", "shape"))
 
 
-def is_numeric(frame: Any) -> bool:
-    """Whether every column of a frame is of a numeric or boolean type."""
-    return all(PLAIN.match(str(dtype).lower()) for dtype in list(frame.dtypes))
-
-
 def table_from_frame(frame: Any, kinds: Mapping[str, str] | None = None) -> Table | None:
     """Return the training rows of a frame as a table; None where all columns are numbers.
 

@@ -195,7 +195,14 @@ class DelimitedText:
     def __init__(self, names: Sequence[str], delimiter: str) -> None:
         self.names = names
         self.delimiter = delimiter
-        self._special = re.compile(f"[{re.escape(quoted_characters(delimiter))}]")
+        quoted = ""  # whether csv quotes a carriage return depends on Python
+        for character in f'{delimiter}"\r\n':
+            text = io.StringIO()
+            csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(
+                [f"a{character}a", ""]
+            )
+            quoted += character if text.getvalue().startswith('"') else ""
+        self._special = re.compile(f"[{re.escape(quoted)}]")
         # The texts of the values of columns with the same codes, held with what they were made of.
         self._texts: dict[tuple[int, ...], tuple[list[Sequence[Any]], list[str]]] = {}
 
@@ -258,16 +265,6 @@ def as_texts(cells: Any) -> list[str]:
     if isinstance(first, float):
         return ["" if cell is None else f"{cell:.6g}" for cell in cells]
     return ["" if cell is None else cell if isinstance(cell, str) else str(cell) for cell in cells]
-
-
-def quoted_characters(delimiter: str) -> str:
-    """Return the characters that csv quotes; whether a carriage return is one depends on Python."""
-    found = ""
-    for character in f'{delimiter}"\r\n':
-        text = io.StringIO()
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow([f"a{character}a", ""])
-        found += character if text.getvalue().startswith('"') else ""
-    return found
 
 
 # ---------------------------------------- columns of few values
