@@ -278,13 +278,6 @@ def fold(x: Any, tree: Any, row: Any) -> Any:
 
 
 @part()
-def add_logs(a: Any, b: Any) -> Any:
-    """Return log(exp(a) + exp(b))."""
-    high, low = max(a, b), min(a, b)
-    return high + log1p(exp(low - high))
-
-
-@part()
 def log_of(tree: Any, row: Any, c: int, log_total: Any) -> Any:
     """Return the log-probability of a class of a row whose ``log_p`` is set."""
     s = tree.slot[c]
@@ -369,7 +362,8 @@ def find_heavy(tree: Any, row: Any, total: Any) -> int:
         else:
             peak, mass = log_mass(tree, row, s, best, log_total)
             others = peak + log(mass)
-        outside = add_logs(outside, others)
+        high, low = max(outside, others), min(outside, others)
+        outside = high + log1p(exp(low - high))
         row.log_not_p[best] = outside
         row.heavy[count] = best
         count += 1

@@ -94,7 +94,12 @@ def tune(
             value = next(ends)
             results.append((float("nan") if value is None else value, point))
             chosen["trials"].append({"candidate": candidate.key, **point, "value": value})
-        best = dict(best_point(results, protocol.training["metric"]))
+        metric = protocol.training["metric"]
+        sign = 1 if find_metric(metric).direction == "up" else -1
+        known = [result for result in results if result[0] == result[0]]
+        if not known:
+            raise HierlearnError(f"no trial gave a finite {metric}; lower the learning rate")
+        best = dict(max(known, key=lambda result: sign * result[0])[1])  # the first of equals
         chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
         serves = losses_and_recipes if how == "paper" else [candidate]
         chosen["by_candidate"] |= {one.key: dict(best) for one in serves}
@@ -134,15 +139,6 @@ def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, A
     if trials >= len(space):
         return space
     return random.Random(f"trials of {key}").sample(space, trials)
-
-
-def best_point(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict[str, Any]:
-    """Return the point of the best trial; the first where they tie."""
-    sign = 1 if find_metric(metric).direction == "up" else -1
-    known = [result for result in results if result[0] == result[0]]
-    if not known:
-        raise HierlearnError(f"no trial gave a finite {metric}; lower the learning rate")
-    return max(known, key=lambda result: sign * result[0])[1]
 
 
 # ---------------------------------------- trials

@@ -283,8 +283,9 @@ class PartJob:
             "options": {name: str(value) for name, value in sorted(options.items())},
         }
 
-    def run(self, number: int) -> Record:
+    def run(self, number: int, *, on_step: Any = None) -> Record:
         """Predict on a part, and write its file and its record."""
+        del on_step  # a part is one step
         table, part, before = self.pieces[number]
         stream = self.streams[table].part(part)
         path = self.folder.path(number)
@@ -354,12 +355,6 @@ def identity(path: Location) -> list[Any]:
     return [str(path), held.st_size, held.st_mtime_ns]
 
 
-def run_part(job: PartJob, number: int, *, on_step: Any = None) -> Record:
-    """Write a part in a worker."""
-    del on_step
-    return job.run(number)
-
-
 def predict_parts(
     engine: Engine,
     job: PartJob,
@@ -380,7 +375,7 @@ def predict_parts(
     records: list[Record] = []
     failed: dict[int, BaseException] = {}
     given = list(numbers)
-    jobs = (Job(run_part, job, (number,)) for number in given if not failed)
+    jobs = (Job(PartJob.run, job, (number,)) for number in given if not failed)
     for end in engine.run(jobs):
         if end.error is None:
             records.append(end.value)

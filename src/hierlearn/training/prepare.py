@@ -43,7 +43,7 @@ from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
 from hierlearn.networks.ensemble import head_names, networks_in
 from hierlearn.networks.estimator import estimator_heads
-from hierlearn.networks.heads import options_from_labels
+from hierlearn.networks.heads import HEADS
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN, Network
 from hierlearn.networks.trees import forest_heads
@@ -453,7 +453,10 @@ def network_spec(
     options = dict(recipe.network_options)
     heads = {}
     if recipe.head != "linear" or recipe.head_options or joint:
-        own = dict(options_from_labels(recipe.head, recipe.head_options, labels))
+        own = dict(recipe.head_options)
+        determined: Any = getattr(HEADS.get(recipe.head), "options_from_labels", None)
+        if determined is not None:  # by the training labels
+            own |= determined(labels, recipe.head_options)
         if recipe.head == "linear":
             own = {**linear_options(recipe.link, loss), **own}
         heads[MAIN] = HeadSpec(recipe.head, own)

@@ -88,7 +88,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.training.choose import Facts
 
     Costs = NDArray[np.float32]
     Floats = NDArray[np.float64]
@@ -737,19 +736,13 @@ def classical_start(squared: Tensor, size: int, seed: int, noise: float = 1e-3) 
     return points
 
 
-def clems_rule(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a regression to label points.
-
-    One path per row: the sets are few and can have many dimensions.
-    """
-    if not facts.one_path:
-        return plain(facts)
-    return {**plain(facts), "head_options": {"size": 256, "temperature": 0.03}}
-
-
 CLEMS = Recipe(
     "clems",
     "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
     head="clems",
-    rule=clems_rule,
+    # One path per row: the sets are few and can have many dimensions.
+    rule=lambda facts: {
+        **plain(facts),
+        **({"head_options": {"size": 256, "temperature": 0.03}} if facts.one_path else {}),
+    },
 )
