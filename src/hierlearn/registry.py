@@ -308,7 +308,6 @@ class CheckedArguments:
     fixes: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Check the names of the arguments."""
         if options and not cls.takes_anything:
             kind: Any = cls  # mypy finds no hash of type[Self]
             known = argument_names(kind)

@@ -106,7 +106,6 @@ def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Datas
 
 
 def summary_of(decoder: Any, name: str) -> str:
-    """Name a decoder and its threshold."""
     threshold = getattr(decoder, "threshold", None)
     return f"decoder {name}" + ("" if threshold is None else f" at threshold {threshold:.4g}")
 

@@ -335,7 +335,6 @@ def is_table(source: str) -> bool:
 
 
 def reads_images(model: Pipeline) -> bool:
-    """Whether the inputs of a model are images."""
     return model.preprocessor is not None and model.preprocessor.reads == "images"
 
 

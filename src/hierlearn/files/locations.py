@@ -111,7 +111,6 @@ class RemotePath:
         return PurePosixPath(self._shown).suffix
 
     def filesystem(self) -> tuple[Any, str]:
-        """Return the filesystem of fsspec and the path in it."""
         protocol = self.address.partition("://")[0].rpartition("::")[2]
         try:
             from fsspec.core import url_to_fs
@@ -283,7 +282,6 @@ class StandardInput(type(Path())):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return str(self)
 
     @property

@@ -286,7 +286,6 @@ def not_utf8(path: Path, line: int, byte: int) -> DataError:
 
 
 def cannot_read(path: Path, error: OSError) -> DataError:
-    """Return the error of a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: no such file")
     if isinstance(error, IsADirectoryError):
@@ -339,7 +338,6 @@ class Decompressed(io.RawIOBase):
         self._total = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -363,7 +361,6 @@ class Decompressed(io.RawIOBase):
         return len(block)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
         super().close()
 

@@ -242,7 +242,6 @@ def check_rates(rates: Sequence[float]) -> list[float]:
 
 
 def check_kinds(kinds: Sequence[str]) -> list[str]:
-    """Return the kinds of noise, each once."""
     for kind in kinds:
         if kind not in KINDS:
             raise HierlearnError(unknown_name("kind of noise", kind, KINDS))

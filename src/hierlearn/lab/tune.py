@@ -162,7 +162,6 @@ class Trial:
 
     @classmethod
     def of(cls, candidate: Candidate, point: Mapping[str, Any], protocol: Protocol) -> Trial:
-        """Return the trial of a point under a protocol."""
         changes = {**point, **TRIAL}
         network = merged(protocol.network, changes.pop("network_options", {}))
         held = VALID_FRACTION if protocol.valid_fraction is None else protocol.valid_fraction
@@ -171,7 +170,6 @@ class Trial:
         return cls(candidate, point, changed.plan(candidate, changes), device)
 
     def key(self, digest: str) -> str:
-        """Return a digest of the trial on rows with a digest."""
         plan = self.plan.to_dict()
         plan["settings"] = {k: v for k, v in plan["settings"].items() if k != "device"}
         text = json.dumps([digest, self.candidate.key, plan], sort_keys=True)

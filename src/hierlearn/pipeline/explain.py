@@ -151,7 +151,6 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
 
 
 def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:
-    """Return some remembered rows with their weights."""
     return [
         Evidence(
             id=str(rows.ids[number]),

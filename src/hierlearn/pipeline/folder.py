@@ -442,7 +442,6 @@ class ModelConfig(Extra):
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Write a configuration with its checksum."""
     held = {key: value for key, value in config.items() if key != "sha256"}
     body = json.dumps(held, indent=2, ensure_ascii=False).removesuffix("\n}")
     with atomic_write(path) as file:

@@ -206,7 +206,6 @@ def row_digests(pipeline: Pipeline, inputs: Any) -> Digests:
 
 
 def digests_of(inputs: Any, preprocessor: Any) -> Digests:
-    """Return the digests of rows in memory."""
     reads = None if preprocessor is None else preprocessor.reads
     if reads == "table":
         first = getattr(preprocessor, "steps", (preprocessor,))[0]  # all of a blend read the same
@@ -271,7 +270,6 @@ def sparse_digests(rows: Any) -> Digests:
 
 
 def table_digests(table: Any) -> Digests:
-    """Return the digests of the rows of a mixed table."""
     found = np.zeros(len(table), dtype=np.uint64)
     for column in table.columns.values():
         if column.dtype.kind == "O":

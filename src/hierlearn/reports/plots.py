@@ -108,7 +108,6 @@ def wrong_color(levels: int, depth: int) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """Return a line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 

@@ -204,7 +204,6 @@ def read_token(path: Path | None) -> str | None:
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the command to the command line."""
     register(app, serve, panel=MEMORY)
 
 

@@ -85,7 +85,6 @@ class PartFolder:
         self.folder, self.ending = folder, ending
 
     def path(self, part: int) -> Path:
-        """Return the file of a part."""
         return self.folder / f"part-{part:05d}{self.ending}"
 
     def record_path(self, part: int) -> Path:
@@ -219,7 +218,6 @@ def header_of(path: Path, names: Sequence[str]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as a file of JSON."""
     return json.dumps(value, indent=1) + "\n"
 
 

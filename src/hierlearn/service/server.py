@@ -113,7 +113,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named, because asyncio turns off the delay of small packets only where it sees TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -116,7 +116,6 @@ class EpochLog:
         self._writer = find_tensorboard()(str(path.parent / "tensorboard")) if tensorboard else None
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Append the record of an epoch."""
         append_text(self.path, json_line(record))
         if self._writer is not None:
             for name, value in scalars(record).items():

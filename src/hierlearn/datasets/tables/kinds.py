@@ -147,7 +147,6 @@ def base_kind(kind: str) -> str:
 
 
 def date_format(kind: str) -> str:
-    """Return the format of the dates of a kind."""
     return kind.partition(":")[2] or ISO
 
 
@@ -238,7 +237,6 @@ def without_missing(counts: Counter[Any]) -> Counter[Any]:
 
 
 def is_boolean(values: Iterable[Any]) -> bool:
-    """Whether values are booleans, or words for them."""
     words: set[Any] = set()
     for value in values:
         is_bool = isinstance(value, (bool, np.bool_))

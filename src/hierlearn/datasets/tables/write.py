@@ -211,7 +211,6 @@ class DelimitedText:
         return self._lines([self._cells([name]) for name in self.names])
 
     def rows(self, columns: Mapping[str, Sequence[Any]]) -> str:
-        """Return rows, given as columns by name."""
         found: list[Sequence[str]] = []
         chosen: list[Any] = [columns[name] for name in self.names]
         # Neighbors with the same codes are one column, whose texts are made once per value.
@@ -300,7 +299,6 @@ class CodedColumn(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the cells as an array."""
         del copy
         return np.asarray(self.values, dtype=dtype)[self.codes]
 

@@ -540,12 +540,10 @@ class EmbeddedOutput(HeadOutput):
 
     @property
     def probabilities(self) -> Tensor:
-        """The probability of every node."""
         return self.log_p.exp()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The embeddings."""
         return (self.embeddings,)
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> EmbeddedOutput:

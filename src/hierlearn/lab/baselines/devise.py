@@ -312,7 +312,6 @@ class ScaledSoftmaxLink(Link):
 
     @property
     def options(self) -> dict[str, float]:
-        """The temperature."""
         return {"temperature": self.temperature}
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -242,7 +242,6 @@ class BatchNorm(nn.Module):
 
     @classmethod
     def stack(cls, layers: Sequence[BatchNorm]) -> BatchNorm:
-        """Return one layer for all members."""
         new = cls.__new__(cls)
         nn.Module.__init__(new)
         for name in ("weight", "bias"):

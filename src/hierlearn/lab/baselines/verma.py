@@ -57,7 +57,6 @@ class NodeWeights(nn.Module):
 
     @classmethod
     def stack(cls, several: Sequence[NodeWeights]) -> NodeWeights:
-        """Return the weights of all members."""
         new = cls(0, 0)
         new.exponents = nn.Parameter(torch.stack([one.exponents.detach() for one in several]))
         return new

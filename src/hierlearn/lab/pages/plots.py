@@ -88,7 +88,6 @@ def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
 
 
 def metric_panels(summary: Mapping[str, Any]) -> str:
-    """Return a dot plot of every metric."""
     panels = []
     for metric in summary["metrics"]:
         arrow = ARROWS[summary["directions"][metric]]
@@ -128,7 +127,6 @@ def level_dots(
 def level_panels(
     summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]]
 ) -> str:
-    """Return a dot plot of every level."""
     panels = []
     for level in range(len(summary["by_level"][summary["candidates"][0]])):
         title = f"<b>level {level + 1}</b> accuracy in %"

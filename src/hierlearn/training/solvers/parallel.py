@@ -173,7 +173,6 @@ class TensorOutputs(nn.Module):
         self.rebuild: Callable[[Any], Any] = list
 
     def forward(self, x: Any, **extra: Any) -> Any:
-        """Return the tensors of the output."""
         tensors, self.rebuild = taken_apart(self.network(x, **extra))
         return tensors
 
