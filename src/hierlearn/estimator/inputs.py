@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.tables.table import PLAIN, is_frame, table_from_frame
+from hierlearn.datasets.tables.table import PLAIN, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
+from hierlearn.hierarchy.names import is_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

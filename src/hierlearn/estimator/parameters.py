@@ -106,6 +106,7 @@ def document(found: Mapping[str, tuple[Setting, Any]]) -> str:
 def make_plan(params: Mapping[str, Any]) -> Plan:
     """Return what to train; every value is checked on the way."""
     from sklearn.utils import check_random_state
+    from torch import nn
 
     settings = {
         name: as_plain(params[name])
@@ -120,25 +121,18 @@ def make_plan(params: Mapping[str, Any]) -> Plan:
         name: {} if one.kind is dict and params[name] is None else as_plain(params[name])
         for name, one in settings_of(Plan).items()
     }
-    chosen["network"] = network_name(chosen["network"])
+    network = chosen["network"]
+    if isinstance(network, nn.Module):
+        chosen["network"] = None
+    elif network is not None and not isinstance(network, str):
+        raise HierlearnError(
+            f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
+            f"not {network!r}"
+        )
     chosen["base"] = in_words(chosen["base"])
     if params["patience"] is None:
         chosen["valid_fraction"] = 0.0
     return Plan(**chosen, settings={**settings, "seed": seed})
-
-
-def network_name(network: Any) -> str | None:
-    """Return the name of a network; None for a module, or where the recipe decides."""
-    from torch import nn
-
-    if network is None or isinstance(network, str):
-        return network
-    if isinstance(network, nn.Module):
-        return None
-    raise HierlearnError(
-        f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
-        f"not {network!r}"
-    )
 
 
 def storable(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -233,7 +233,7 @@ def shorten(text: str, longest: int) -> str:
 
 def is_frame(values: Any) -> bool:
     """Whether this is a frame of pandas or polars."""
-    return hasattr(values, "columns") and hasattr(values, "shape")
+    return all(hasattr(values, name) for name in ("columns", "dtypes", "shape"))
 
 
 def table_rows(values: Any) -> list[Sequence[Any]] | None:

@@ -169,8 +169,10 @@ def prepare(
     inputs: Any = dataset.inputs
     whole = isinstance(inputs, RowGroups) and np.array_equal(picked, np.arange(len(dataset)))
     raw = replace(dataset, splits={}) if whole else dataset.take(picked)
-    embedder = options.encoder or fitted_embedder(raw, plan, device)
-    train_set = embedded(raw, embedder)
+    embedder = options.encoder
+    if embedder is None and plan.encoder:
+        embedder = fitted_embedder(raw, plan, device)
+    train_set = raw if embedder is None else embedded(raw, embedder)
     labels = labels_of_rows(train_set.labels, dataset.hierarchy, unlabeled_descendants=policy)
     check_learnable(raw, labels)
 
@@ -206,7 +208,8 @@ def prepare(
 
     valid = None
     if len(held_out):
-        held = embedded(dataset.take(held_out), embedder)
+        held = dataset.take(held_out)
+        held = held if embedder is None else embedded(held, embedder)
         truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
@@ -273,14 +276,16 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
         rows = np.flatnonzero(left)
     if "valid" in splits:
         return rows, splits["valid"]
+    if not plan.valid_fraction:
+        return np.sort(rows), rows[:0]
     count = round(plan.valid_fraction * len(rows))
-    if plan.valid_fraction and not 0 < count < len(rows):
+    if not 0 < count < len(rows):
         raise HierlearnError(
             f"a fraction of {plan.valid_fraction} of {len(rows)} rows is {count} rows"
         )
     seed = Settings.from_dict(plan.settings).seed
     order = torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()
-    if count and dataset.ids is not None:
+    if dataset.ids is not None:
         # Rows of one id, such as the recordings of a patient, stay together.
         _, groups = np.unique([str(dataset.ids[row]) for row in rows], return_inverse=True)
         first = np.full(len(rows), len(rows))
@@ -579,18 +584,14 @@ def resolve_backbone(plan: Plan) -> Plan:
     )
 
 
-def fitted_embedder(
-    dataset: Dataset, plan: Plan, device: torch.device
-) -> Preprocessor[Any, Any] | None:
-    """Return the frozen encoder of a plan, or the encoders of its columns; None without any.
+def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> Preprocessor[Any, Any]:
+    """Return the frozen encoder of a plan, or the encoders of its columns.
 
     Args:
         dataset: the training rows.
         plan: what was asked for.
         device: where to compute.
     """
-    if not plan.encoder:
-        return None
     encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
     if [*encoders] == [*dataset.feature_names]:  # the only column
         encoders = {ALL: encoders[dataset.feature_names[0]]}
@@ -616,10 +617,8 @@ def fitted_embedder(
     return step.fit_parts(dataset.input_parts)
 
 
-def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:
-    """Return a dataset of the numbers that an encoder gives; without one, the dataset as it is."""
-    if embedder is None:
-        return dataset
+def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any]) -> Dataset:
+    """Return a dataset of the numbers that an encoder gives."""
     found = [embedder.transform(part) for part in dataset.input_parts()]
     return replace(dataset, inputs=np.concatenate(found), feature_names=())
 
@@ -668,8 +667,6 @@ def summary(prepared: Prepared) -> str:
         length = f"solved by L-BFGS with penalty {settings.l2_penalty:.3g}"
     for staged in staged_networks(prepared.network)[:1]:
         length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
-    if settings.optimizer == "trees":
-        length = "grown at once"
     links = ""
     if prepared.overrides_link or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
@@ -690,13 +687,15 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
-    for fitted in estimator_heads(prepared.network)[:1]:
+    for fitted in (
+        estimator_heads(prepared.network)[:1] if settings.optimizer == "estimator" else ()
+    ):
         trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
-    forests = forest_heads(prepared.network)
-    if forests:
+    for forest in forest_heads(prepared.network)[:1] if settings.optimizer == "trees" else ():
+        length = "grown at once"
         trained_by = (
-            f"{forests[0].trees} extremely randomized trees (at least "
-            f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
+            f"{forest.trees} extremely randomized trees (at least "
+            f"{plural(forest.min_samples_leaf, 'row')} per leaf)"
         )
     encoder, step = "", prepared.preprocessor
     first: Any = step.first if isinstance(step, ChainPreprocessor) else step

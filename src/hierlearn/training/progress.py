@@ -82,13 +82,13 @@ def mean(values: list[float | None]) -> float:
 def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
     """Show a bar on the terminal while training, or a line now and then where there is none."""
     progress = Progress()
+    if not show:
+        yield progress
+        return
     from hierlearn.terminal import Console, ProgressLines
     from hierlearn.terminal import progress as make_bar
 
     console = Console(stderr=True)
-    if not show:
-        yield progress
-        return
     if not console.is_terminal:
         progress._bar = ProgressLines(what, steps, done)
         yield progress

@@ -629,11 +629,6 @@ class FrameChunk(TableChunk):
         return values, np.isnan(values)
 
 
-def is_frame(X: Any) -> bool:
-    """Whether inputs are a frame of pandas or polars."""
-    return all(hasattr(X, name) for name in ("columns", "dtypes", "shape"))
-
-
 def table_from_frame(frame: Any, kinds: Mapping[str, str] | None = None) -> Table | None:
     """Return the training rows of a frame as a table; None where all columns are numbers.
 
