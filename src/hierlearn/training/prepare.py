@@ -687,15 +687,15 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
-    for fitted in (
-        estimator_heads(prepared.network)[:1] if settings.optimizer == "estimator" else ()
-    ):
-        trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
-    for forest in forest_heads(prepared.network)[:1] if settings.optimizer == "trees" else ():
+    solver = settings.optimizer
+    if solver == "estimator" and (estimators := estimator_heads(prepared.network)):
+        kind = type(estimators[0].make()).__name__
+        trained_by, length = f"{kind}, {estimators[0].strategy}", "fitted at once"
+    if solver == "trees" and (forests := forest_heads(prepared.network)):
         length = "grown at once"
         trained_by = (
-            f"{forest.trees} extremely randomized trees (at least "
-            f"{plural(forest.min_samples_leaf, 'row')} per leaf)"
+            f"{forests[0].trees} extremely randomized trees (at least "
+            f"{plural(forests[0].min_samples_leaf, 'row')} per leaf)"
         )
     encoder, step = "", prepared.preprocessor
     first: Any = step.first if isinstance(step, ChainPreprocessor) else step
