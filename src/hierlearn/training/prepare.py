@@ -169,9 +169,7 @@ def prepare(
     inputs: Any = dataset.inputs
     whole = isinstance(inputs, RowGroups) and np.array_equal(picked, np.arange(len(dataset)))
     raw = replace(dataset, splits={}) if whole else dataset.take(picked)
-    embedder = options.encoder
-    if embedder is None and plan.encoder:
-        embedder = fitted_embedder(raw, plan, device)
+    embedder = options.encoder or fitted_embedder(raw, plan, device)
     train_set = raw if embedder is None else embedded(raw, embedder)
     labels = labels_of_rows(train_set.labels, dataset.hierarchy, unlabeled_descendants=policy)
     check_learnable(raw, labels)
@@ -584,14 +582,18 @@ def resolve_backbone(plan: Plan) -> Plan:
     )
 
 
-def fitted_embedder(dataset: Dataset, plan: Plan, device: torch.device) -> Preprocessor[Any, Any]:
-    """Return the frozen encoder of a plan, or the encoders of its columns.
+def fitted_embedder(
+    dataset: Dataset, plan: Plan, device: torch.device
+) -> Preprocessor[Any, Any] | None:
+    """Return the frozen encoder of a plan, or the encoders of its columns; None without any.
 
     Args:
         dataset: the training rows.
         plan: what was asked for.
         device: where to compute.
     """
+    if not plan.encoder:
+        return None
     encoders = {column: parse_encoder(own) for column, own in plan.encoder.items()}
     if [*encoders] == [*dataset.feature_names]:  # the only column
         encoders = {ALL: encoders[dataset.feature_names[0]]}
