@@ -376,11 +376,6 @@ def squared(a: Tensor, b: Tensor) -> Tensor:
     return (lengths - 2 * inner).clamp_min(0.0)
 
 
-def euclidean(a: Tensor, b: Tensor) -> Tensor:
-    """Return (..., n, m) the Euclidean distances."""
-    return squared(a, b).clamp_min(TINY).sqrt()
-
-
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Return (..., n, m) one minus the cosines; 1 where a row is all 0."""
     a, b = (torch.nn.functional.normalize(one, dim=-1) for one in (a, b))
@@ -389,7 +384,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": squared,
-    "euclidean": euclidean,
+    "euclidean": lambda a, b: squared(a, b).clamp_min(TINY).sqrt(),
     "cosine": cosine,
 }
 

@@ -596,7 +596,8 @@ def check_network(
             )
     try:
         for one in specs:
-            check_numbers(one.options.get("description", {}), stored)
+            if "description" in one.options:
+                check_numbers(one.options["description"], stored)
             for head in one.heads.values():  # no saved head reads a file, for example
                 check_options: Any = getattr(HEADS.get(head.kind), "check_saved", None)
                 if check_options is not None:

@@ -203,11 +203,6 @@ class PartFolder:
             self.folder.rmdir()
 
 
-def parts_beside(path: Path) -> Path:
-    """Return the folder that holds the parts of a file until it is complete."""
-    return path.with_name(f"{path.name}.parts")
-
-
 def header_of(path: Path, names: Sequence[str]) -> str:
     """Return the first line of a CSV or TSV file; none of Parquet."""
     from hierlearn.datasets.tables.write import DelimitedText
