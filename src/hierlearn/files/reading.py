@@ -133,15 +133,10 @@ def check_regular(path: Path | str) -> Path:
     return Path(path)
 
 
-def open_content(path: Path, most: int | None = None) -> BinaryIO:
-    """Open a regular file for reading its content, decompressed where its ending says so.
-
-    Args:
-        path: the file.
-        most: the most bytes that may come out of a compressed one.
-    """
+def open_content(path: Path) -> BinaryIO:
+    """Open a regular file for reading its content, decompressed where its ending says so."""
     file = open_regular(path)
-    return io.BufferedReader(Decompressed(path, file, most)) if is_compressed(path) else file
+    return io.BufferedReader(Decompressed(path, file)) if is_compressed(path) else file
 
 
 def read_bytes(path: Path | str, most: int = LARGE) -> bytes:

@@ -23,7 +23,6 @@ outside is summed.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ SUMS = {*EXACT, "reassoc"}
 
 LOG2_E = F(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)  # their sum is log 2; the first is short
-LN2 = F(math.log(2))
 LOWEST = F(-87.0)  # exp of less is 0
 HALF_ROOT = F(0.70710678)
 LOG_ZERO = F(-1e30)  # log(0), but finite
