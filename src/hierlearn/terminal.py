@@ -77,6 +77,11 @@ def print_plain(console: RichConsole, *lines: str) -> None:
     console.print(text, soft_wrap=True)
 
 
+def print_lines(text: str) -> None:
+    """Print text whose line breaks are meant, without a console."""
+    print(printable_lines(text))
+
+
 def complain(text: object) -> None:
     """Print one line on standard error, under the name of the program."""
     print(f"hierlearn: {printable(text)}", file=sys.stderr)

@@ -21,7 +21,7 @@ from hierlearn.datasets.dataset import count_rows
 from hierlearn.decoding import calibratable
 from hierlearn.decoding.decoder import most_specific
 from hierlearn.decoding.probabilities import terminal_log_distribution, widened_logs
-from hierlearn.errors import DataError, HierlearnError, printable_lines
+from hierlearn.errors import DataError, HierlearnError
 from hierlearn.estimator.incremental import IncrementalState, recipe_of
 from hierlearn.estimator.inputs import (
     as_csr,
@@ -63,6 +63,7 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting, describe_run
 from hierlearn.pipeline.seen_rows import note_rows
 from hierlearn.pipeline.train import SingleTraining
+from hierlearn.terminal import print_lines
 from hierlearn.training.prepare import PrepareOptions, summary
 from hierlearn.training.processes import Processes, processes
 
@@ -657,7 +658,7 @@ class HierarchicalClassifier(
         """Return the training of the first rows; what it chooses is printed where that is asked."""
         reporting = Reporting(
             bar=bool(self.verbose),
-            on_message=(lambda text: print(printable_lines(text))) if self.verbose else None,
+            on_message=print_lines if self.verbose else None,
         )
         rows, plan, options = first.dataset, first.plan, first.options
         if plan.effort != "best":
