@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout, Share, StepSeeds
-from hierlearn.networks.network import Network
+from hierlearn.networks.network import Auxiliary, Network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,6 +223,12 @@ def head_names(network: nn.Module) -> list[str]:
     if not isinstance(first, Network):
         return []
     return [name for name in first.heads if name not in first.auxiliary]
+
+
+def auxiliary_heads(network: nn.Module) -> dict[str, Auxiliary]:
+    """Return what trains the heads that only help others to learn, by their names."""
+    first = networks_in(network)[0]
+    return first.auxiliary if isinstance(first, Network) else {}
 
 
 def drop_heads(network: nn.Module, names: Sequence[str]) -> None:

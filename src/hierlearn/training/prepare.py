@@ -41,11 +41,11 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
-from hierlearn.networks.ensemble import head_names, networks_in
+from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in
 from hierlearn.networks.estimator import estimator_heads
 from hierlearn.networks.heads import HEADS
 from hierlearn.networks.memories import memory_heads
-from hierlearn.networks.network import AVERAGE, MAIN, Network
+from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.trees import forest_heads
 from hierlearn.registry import Registry
 from hierlearn.training.choose import Decision, Facts, choose, default_network
@@ -428,8 +428,7 @@ def for_heads(
         weights: what each of these counts, per row: 1 is the weight of the main head.
     """
     joint, weights = dict(joint or {}), dict(weights or {})
-    first = networks_in(network)[0]
-    for name, one in (first.auxiliary if isinstance(first, Network) else {}).items():
+    for name, one in auxiliary_heads(network).items():
         joint[name] = build_loss(one.loss, loss.label_space, **one.options)
         weights[name] = one.weight
     if joint:
