@@ -3,7 +3,7 @@
 import pytest
 
 from hierlearn.errors import HierlearnError
-from hierlearn.registry import parse_pair, parse_pairs, parse_value, split_pairs
+from hierlearn.registry import parse_pairs, parse_value, split_pairs
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_values(text, value):
 
 
 def test_pairs():
-    assert parse_pair("label-noise = 0.1", "x") == ("label_noise", "0.1")
+    assert split_pairs(["label-noise = 0.1"], "x") == {"label_noise": "0.1"}
     assert parse_pairs(["floor=0.3", "scope=none", "why=a=b"], "x") == {
         "floor": 0.3,
         "scope": None,

@@ -119,12 +119,12 @@ def quoted(names: Iterable[object], most: int = 5) -> str:
     return ", ".join(shown)
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a clause that names the nearest known names, or an empty string."""
     if len(name) > LONGEST_NAME:  # the comparison takes time quadratic in the lengths
         return ""
     shorter = [one for one in known if len(one) <= LONGEST_NAME]
-    near = difflib.get_close_matches(name, shorter, n=most, cutoff=0.6)
+    near = difflib.get_close_matches(name, shorter, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 

@@ -151,6 +151,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return entry
 
 
+def subclass_of(base: type[Any]) -> Callable[[str, Any], Any]:
+    """Return the ``read`` of a registry whose entries are subclasses of one class."""
+    return lambda _, value: value if isinstance(value, type) and issubclass(value, base) else None
+
+
 def imported(place: str, kind: str = "name", name: str | None = None) -> Any:
     """Return what ``module:name`` names.
 
@@ -257,29 +262,17 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def parse_pair(word: str, what: str, *, as_typed: bool = False) -> tuple[str, str]:
-    """Split ``key=value``; dashes of the key become underscores.
-
-    Args:
-        word: the pair.
-        what: what takes it, for the error: ``--loss-option``, or ``loss hxe``.
-        as_typed: leave dashes in keys that are names, such as those of losses.
-    """
-    key, equals, value = word.partition("=")
-    key = key.strip() if as_typed else key.strip().replace("-", "_")
-    if not equals or not key:
-        raise HierlearnError(f"{what} takes key=value, not {word!r}")
-    return key, value.strip()
-
-
 def split_pairs(words: Iterable[str], what: str, *, as_typed: bool = False) -> dict[str, str]:
     """Return the text of every key; each key is given once."""
     texts: dict[str, str] = {}
     for word in words:
-        key, value = parse_pair(word, what, as_typed=as_typed)
+        key, equals, value = word.partition("=")
+        key = key.strip() if as_typed else key.strip().replace("-", "_")
+        if not equals or not key:
+            raise HierlearnError(f"{what} takes key=value, not {word!r}")
         if key in texts:
             raise HierlearnError(f"{what} gives {key} twice")
-        texts[key] = value
+        texts[key] = value.strip()
     return texts
 
 
@@ -303,7 +296,6 @@ class CheckedArguments:
     fixes: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Check the names of the arguments."""
         if options and not cls.takes_anything:
             kind: Any = cls  # mypy finds no hash of type[Self]
             known = argument_names(kind)

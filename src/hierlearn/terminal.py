@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as RichConsole
@@ -86,19 +85,6 @@ def print_lines(text: str) -> None:
 def complain(text: object) -> None:
     """Print one line on standard error, under the name of the program."""
     print(f"hierlearn: {printable(text)}", file=sys.stderr)
-
-
-def show_traceback(error: BaseException) -> None:
-    """Print the traceback of an error, which may quote a file."""
-    for line in traceback.format_exception(error):
-        print(printable_lines(line), end="", file=sys.stderr)
-
-
-def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print a warning in one line: its place in our code is of no use to a user."""
-    del where, more
-    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
-    complain(f"{name}{message}")
 
 
 class ProgressLines:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from hierlearn.files.writing import WriteError
-from hierlearn.service.parts import MANIFEST, SUCCESS, WORK, PartFolder, parts_beside
+from hierlearn.service.parts import MANIFEST, SUCCESS, WORK, PartFolder
 
 PLAN = {"parts": 3, "model": "abc"}
 
@@ -80,7 +80,7 @@ def test_what_is_no_part_is_never_removed(tmp_path, force):
 
 def test_parts_are_joined_in_order_and_removed(tmp_path):
     out = tmp_path / "out.csv"
-    made = begun(parts_beside(out), 1, 0, 2)
+    made = begun(out.with_name(f"{out.name}.parts"), 1, 0, 2)
     made.join(out, list(made.begin(PLAN, force=False).values()), "x\n")
     assert out.read_text() == "x\n0\n1\n2\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]

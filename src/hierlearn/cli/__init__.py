@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import traceback
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,9 @@ from hierlearn.cli import evaluate, memory, predict, taxonomy, train
 from hierlearn.cli.generate import DATA, MAIN, MEMORY, PAIRS, Group, add_commands
 from hierlearn.cli.output import Terminated, end, is_first_to_say, sigterm_raises
 from hierlearn.cli.train import ConfigError
-from hierlearn.errors import HierlearnError, shorten, worded
+from hierlearn.errors import HierlearnError, printable_lines, shorten, worded
 from hierlearn.registry import imported, installed
-from hierlearn.terminal import complain, show_traceback
-from hierlearn.terminal import show_warning as print_warning
+from hierlearn.terminal import complain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,13 +84,6 @@ for place in installed("hierlearn.commands").values():  # those of the lab and t
     imported(place, "commands")(app)
 
 
-def show_version(wanted: bool) -> None:
-    """Print the version and end."""
-    if wanted:
-        print(f"hierlearn {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def options(
     ctx: typer.Context,
@@ -99,21 +92,26 @@ def options(
     ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", help="Show the version."),
     ] = False,
 ) -> None:
     """Take the options that come before the command."""
-    del debug, version  # main takes --debug off the line, the callback answers --version
+    del debug  # main takes it off the line
+    if version:
+        print(f"hierlearn {__version__}")
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         print(GUIDE)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Print a warning as one line: users of a command have no use for its place in our code."""
+    del where, more
     if not is_first_to_say(f"{category.__name__}: {message}"):
         return
     shown = format_error(message, sys.argv[1:]) if isinstance(message, Warning) else message
-    print_warning(shown, category, *where, **more)
+    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    complain(f"{name}{shown}")
 
 
 @cache
@@ -139,7 +137,8 @@ def main() -> None:
         sys.exit(end(error))
     except Exception as error:
         if not isinstance(error, (HierlearnError, OSError)) or "--debug" in sys.argv:
-            show_traceback(error)  # a fault of ours, unless it was asked for
+            for line in traceback.format_exception(error):  # a fault of ours, or it was asked for
+                print(printable_lines(line), end="", file=sys.stderr)
             sys.exit(1)
         message = format_error(error, words)
     else:

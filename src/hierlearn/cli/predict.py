@@ -9,22 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.evaluate import RISK_OPTIONS, choose_decoder
 from hierlearn.cli.generate import TABLE, dashed, options, takes
 from hierlearn.cli.rows import check_goes_with, check_not_given
-from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.registry import find_entry_point
+from hierlearn.errors import HierlearnError, plural, unknown_name
+from hierlearn.registry import find_entry_point, parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from hierlearn.datasets import Dataset
     from hierlearn.datasets.tables.stream import Chunk
+    from hierlearn.decoding import Decoder
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
     from hierlearn.pipeline.answers import Layout
 
 
 TABLES = "CSV, TSV, JSON lines (all also .gz) or Parquet file, or - for CSV on standard output"
+RISK = "Risk control"  # a panel of --help
+RISK_OPTIONS = options(
+    RISK,
+    risk=(float, "Fraction of wrong answers to allow: 0.05."),
+    calibrate=(str, "Labeled rows that were used neither to train nor to select the model."),
+    calibrate_rows=(str, "Split of --calibrate to use, or all."),
+)
 ENGINES, FORMATS = ("ray",), ("parquet", "csv", "tsv")
 NOT_LONG = ("decoder", "decoder_option", "threshold", "risk", "by_level", "explain")
 ZERO_SHOT = options(
@@ -226,6 +234,83 @@ def zero_shot_model(options: dict[str, Any]) -> Pipeline:
     pipeline = zero_shot_pipeline(hierarchy, options["encoder"], device=device, **given)
     pipeline.missing = checked_missing(options["missing"])
     return pipeline
+
+
+def choose_decoder(model: Pipeline, options: Mapping[str, Any]) -> tuple[Decoder, str]:
+    """Return the decoder of the options, and one sentence about it."""
+    from hierlearn.cli.output import working
+    from hierlearn.cli.rows import label_notes
+    from hierlearn.decoding import CALIBRATED, calibratable
+    from hierlearn.decoding.guarantees import check_risk
+    from hierlearn.pipeline.evaluate import predictions
+
+    name, threshold, risk, source = (
+        options.get(one) for one in ("decoder", "threshold", "risk", "calibrate")
+    )
+    chosen = parse_pairs(options["decoder_option"] or (), "--decoder-option")
+    if threshold is not None:
+        if "threshold" in chosen:
+            raise HierlearnError("--threshold is given twice; leave it out of --decoder-option")
+        chosen["threshold"] = threshold
+    if risk is None:
+        if source is not None or options.get("calibrate_rows") is not None:
+            raise HierlearnError("--calibrate goes with --risk; say how many errors to allow")
+        made = model.make_decoder(name, **chosen)
+        return made, summary_of(made, name or model.decoder)
+    check_risk(risk)
+    if "threshold" in chosen:
+        raise HierlearnError("--risk finds the threshold itself; leave --threshold out")
+    if source is None:
+        raise HierlearnError(
+            "--risk needs --calibrate DATA: labeled rows that were used neither to train nor to "
+            "select the model, because the guarantee rests on them"
+        )
+    name = name or CALIBRATED
+    decoder: Any = calibratable(model.make_decoder(name, **chosen), name)
+    picked, condition = calibration_rows(model, options)
+    with working("calibrating"):
+        calibration = predictions(model, picked)
+    made = decoder.calibrate(calibration.p, calibration.targets, risk)
+    wrong = "have a label outside the answer" if made.answers == "candidates" else "are wrong"
+    notes = "".join(f"; {note}" for note in label_notes(model, picked))
+    return made, (
+        f"{summary_of(made, name)}, found on {plural(len(picked), 'row')} of {source}: on average "
+        f"over such draws of rows at most a fraction {risk:.3g} of new answers {wrong}, if the "
+        f"rows are drawn alike{condition}{notes}"
+    )
+
+
+def calibration_rows(model: Pipeline, options: Mapping[str, Any]) -> tuple[Dataset, str]:
+    """Return the rows of --calibrate, and what remains to be assumed of them.
+
+    Rows that the model was trained on raise.
+    """
+    from hierlearn.cli.rows import is_table, open_labeled, pick_rows, seen_rows
+
+    source = options["calibrate"]
+    if is_table(source):  # options of the dataset to predict on are not for it
+        options = {**options, "dataset_option": None, "data_dir": None, "id_column": None}
+    dataset = open_labeled(model, source, options)
+    picked, which = pick_rows(dataset, options["calibrate_rows"], "--calibrate-rows", model)
+    overlap = seen_rows(model, picked, selecting=True)
+    if overlap is None:
+        unknown = " and those were not used to train or select the model, which it cannot tell"
+        return picked, unknown
+    if not overlap.by_chance:
+        name = source if which == "all" else f"{source} ({which})"
+        raise HierlearnError(
+            f"{overlap.known:,} of the {plural(overlap.rows, 'row')} of {name} were used to train "
+            f"or select the model, so they cannot guarantee any risk; calibrate on other rows, "
+            f"such as --calibrate-rows test"
+        )
+    if not overlap.known:
+        return picked, ""
+    return picked, f"; {overlap.known:,} of those equal a training row, as may happen by chance"
+
+
+def summary_of(decoder: Any, name: str) -> str:
+    threshold = getattr(decoder, "threshold", None)
+    return f"decoder {name}" + ("" if threshold is None else f" at threshold {threshold:.4g}")
 
 
 def choose_layout(model: Pipeline, options: Mapping[str, Any]) -> Layout:

@@ -335,7 +335,6 @@ def is_table(source: str) -> bool:
 
 
 def reads_images(model: Pipeline) -> bool:
-    """Whether the inputs of a model are images."""
     return model.preprocessor is not None and model.preprocessor.reads == "images"
 
 
@@ -621,7 +620,7 @@ class ImageStream:
 
 def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) -> ImageStream:
     """Open a folder, tar shards or a table of images."""
-    from hierlearn.datasets.images import is_images, read_unlabeled_images, table_images
+    from hierlearn.datasets.images import Images, find_images, is_images, table_images
     from hierlearn.datasets.labels import row_ids
     from hierlearn.datasets.tables import open_table
 
@@ -630,7 +629,7 @@ def open_image_stream(model: Pipeline, source: str, options: Mapping[str, Any]) 
     skip = bool(options.get("skip_broken"))
     if is_images(source):
         check_not_given(source, "a source of images", options, "id_column", "image", "delimiter")
-        return ImageStream(read_unlabeled_images(source), skip_broken=skip)
+        return ImageStream(Images(find_images(source).references), skip_broken=skip)
     file = open_table(source, options.get("delimiter"))
     images = table_images(file, input_columns(model, options)["image"])
     named = options.get("id_column")

@@ -97,7 +97,6 @@ def restrict(source: Source, **options: Any) -> None:
 
 
 def open_taxonomy(source: str, options: Mapping[str, Any]) -> Hierarchy:
-    """Open the hierarchy that the options describe."""
     from hierlearn.cli.rows import open_hierarchy, split_names
 
     reading = {name: options.get(name) for name in READING}

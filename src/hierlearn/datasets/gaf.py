@@ -157,7 +157,6 @@ def check_cells(path: Path, number: int, cells: Sequence[str], key: Key) -> None
 
 
 def checked_codes(evidence: Sequence[str] | None) -> set[str]:
-    """Return the evidence codes to keep."""
     if evidence is None:
         return set(CODES) - {NO_DATA}
     if isinstance(evidence, str) or not evidence:

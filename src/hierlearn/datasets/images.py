@@ -435,11 +435,6 @@ def read_images(
     return labeled_images(found, Path(source), hierarchy, unknown)
 
 
-def read_unlabeled_images(source: Path | str) -> Images:
-    """Return the images of a source that ``read_images`` takes; labels are not needed."""
-    return Images(find_images(source).references)
-
-
 def find_images(source: Path | str) -> Found:
     """Return the images of a folder, or of tar shards; raise where there are none."""
     path = Path(source)

@@ -464,7 +464,6 @@ class LabelReport:
         return said
 
     def warn(self, path: Location) -> None:
-        """Warn about them."""
         for message in self.messages():
             warnings.warn(f"{path}: {message}", LabelWarning, stacklevel=4)
 

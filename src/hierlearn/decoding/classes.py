@@ -35,8 +35,8 @@ t. On a tree both are sums over the path from the root to c, so no C x C table i
 What ends at the root costs height(root), or level(c). A cost given as a tensor has no column for
 the root: what ends there is left out. The root is no candidate.
 
-Balanced: the terminal class that is best on average, half for being exact, half for its hierarchical
-F1 with where the row ends, which counts the classes at or above both:
+Balanced: the terminal class that is best on average, half for being exact, half for its F1 with
+where the row ends, by the classes at or above each:
 
     c = argmax over terminal classes c of w q(c) + (1 - w) sum over t of q(t) 2 level(lca(c, t)) /
         (level(c) + level(t)),    w = 1/2
@@ -216,7 +216,7 @@ class Balanced(Decoder):
         mass = (terminal_scores(p, self.label_space).clamp_min(0) if inner else p)[:, terminals]
         worth = self.exact * mass
         levels = self.levels.to(p.device)
-        for level in levels.unique().tolist():
+        for level in sorted(set(self.levels.tolist())):
             ends = torch.zeros_like(p).index_copy(1, terminals, mass * (levels == level))
             shared = hierarchy.sum_down(hierarchy.sum_up(ends)).index_select(1, terminals)
             worth = worth + (1 - self.exact) * 2 * shared / (levels + level)

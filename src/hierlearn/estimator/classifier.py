@@ -27,7 +27,6 @@ from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
     as_trained,
-    check_learned,
     check_own_network,
     gather,
     input_attributes,
@@ -48,7 +47,6 @@ from hierlearn.estimator.labels import (
 )
 from hierlearn.estimator.parameters import (
     PARAMETERS,
-    check_parameters,
     make_plan,
     storable,
     with_parameters,
@@ -140,7 +138,10 @@ class HierarchicalClassifier(
     missing: str
 
     def __init__(self, recipe: str = "auto", **parameters: Any) -> None:
-        check_parameters(parameters, "HierarchicalClassifier.__init__")
+        for name in parameters.keys() - PARAMETERS.keys():
+            raise TypeError(
+                f"HierarchicalClassifier.__init__() got an unexpected keyword argument {name!r}"
+            )
         for name, (_, default) in PARAMETERS.items():
             setattr(self, name, recipe if name == "recipe" else parameters.get(name, default))
 
@@ -569,8 +570,11 @@ class HierarchicalClassifier(
             learns: whether the model learns from them, and so does not impute what they lack.
         """
         texts = as_texts(X)
-        if not reset:
-            check_learned(texts is not None, self.pipeline_, self._is_text)
+        if not reset and (texts is not None) != self._is_text:
+            step = self.pipeline_.preprocessor
+            other = "a table" if step is not None and step.reads == "table" else "numbers"
+            learned, is_now = ("texts", "numbers") if self._is_text else (other, "texts")
+            raise DataError(f"the classifier learned from {learned}, but X holds {is_now}")
         self._is_text = texts is not None
         if texts is not None:
             for name in ("n_features_in_", "feature_names_in_"):

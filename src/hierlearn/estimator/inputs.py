@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.tables.table import is_frame, is_numeric, table_from_frame
+from hierlearn.datasets.tables.table import PLAIN, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
+from hierlearn.hierarchy.names import is_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,16 +55,6 @@ def as_csr(X: Any) -> Any:
     return rows
 
 
-def check_learned(is_text: bool, pipeline: Pipeline, learned_text: bool) -> None:
-    """Raise on texts where the classifier learned from something else, and the other way round."""
-    if is_text == learned_text:
-        return
-    step = pipeline.preprocessor
-    other = "a table" if step is not None and step.reads == "table" else "numbers"
-    learned, is_now = ("texts", "numbers") if learned_text else (other, "texts")
-    raise DataError(f"the classifier learned from {learned}, but X holds {is_now}")
-
-
 def read_frame(classifier: Any, X: Any, *, reset: bool) -> Table | None:
     """Return a frame with columns of different kinds as a table; None for any other inputs.
 
@@ -75,7 +66,9 @@ def read_frame(classifier: Any, X: Any, *, reset: bool) -> Table | None:
     if reset:
         from sklearn.utils.validation import validate_data
 
-        table = table_from_frame(X) if is_frame(X) and not is_numeric(X) else None
+        table = None
+        if is_frame(X) and not all(PLAIN.match(str(dtype).lower()) for dtype in list(X.dtypes)):
+            table = table_from_frame(X)
         if table is not None:
             validate_data(classifier, X, skip_check_array=True)
         return table

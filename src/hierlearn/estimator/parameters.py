@@ -19,8 +19,6 @@ from hierlearn.training.fields import entry, names, setting, settings_of
 from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hierlearn.training.fields import Setting
 
 C = TypeVar("C", bound=type)
@@ -108,6 +106,7 @@ def document(found: Mapping[str, tuple[Setting, Any]]) -> str:
 def make_plan(params: Mapping[str, Any]) -> Plan:
     """Return what to train; every value is checked on the way."""
     from sklearn.utils import check_random_state
+    from torch import nn
 
     settings = {
         name: as_plain(params[name])
@@ -122,32 +121,18 @@ def make_plan(params: Mapping[str, Any]) -> Plan:
         name: {} if one.kind is dict and params[name] is None else as_plain(params[name])
         for name, one in settings_of(Plan).items()
     }
-    chosen["network"] = network_name(chosen["network"])
+    network = chosen["network"]
+    if isinstance(network, nn.Module):
+        chosen["network"] = None
+    elif network is not None and not isinstance(network, str):
+        raise HierlearnError(
+            f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
+            f"not {network!r}"
+        )
     chosen["base"] = in_words(chosen["base"])
     if params["patience"] is None:
         chosen["valid_fraction"] = 0.0
     return Plan(**chosen, settings={**settings, "seed": seed})
-
-
-def network_name(network: Any) -> str | None:
-    """Return the name of a network; None for a module, or where the recipe decides."""
-    from torch import nn
-
-    if network is None or isinstance(network, str):
-        return network
-    if isinstance(network, nn.Module):
-        return None
-    raise HierlearnError(
-        f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
-        f"not {network!r}"
-    )
-
-
-def check_parameters(names: Iterable[str], function: str) -> None:
-    """Raise Python's own error for a name that is no parameter."""
-    for name in names:
-        if name not in PARAMETERS:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def storable(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPrepr
 from hierlearn.features.preprocessor import Preprocessor, stored
 from hierlearn.features.table import TablePreprocessor
 from hierlearn.features.texts import LatentPreprocessor, TextPreprocessor
-from hierlearn.registry import Registry
+from hierlearn.registry import Registry, subclass_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.dataset import Dataset
-
-
-def as_step(name: str, value: Any) -> type[Preprocessor[Any, Any]] | None:
-    """Return an imported step as an entry."""
-    del name
-    return value if isinstance(value, type) and issubclass(value, Preprocessor) else None
 
 
 BUILT_IN: dict[str, type[Preprocessor[Any, Any]]] = {
@@ -50,7 +44,7 @@ FEATURES = Registry(
     BUILT_IN,
     group="hierlearn.features",
     expected="a subclass of hierlearn.features.Preprocessor",
-    read=as_step,
+    read=subclass_of(Preprocessor),
 )
 
 # Made by a training of other steps and of backbones, never chosen by name.

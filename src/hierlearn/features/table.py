@@ -22,7 +22,6 @@ from hierlearn.datasets.tables.table import (
     Table,
     check_columns,
     columns_summary,
-    is_frame,
     new_rows,
 )
 from hierlearn.errors import DataError, HierlearnError, unknown_name
@@ -36,6 +35,7 @@ from hierlearn.features.preprocessor import (
     stored,
 )
 from hierlearn.features.texts import TextPreprocessor
+from hierlearn.hierarchy.names import is_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -111,7 +111,6 @@ class RemotePath:
         return PurePosixPath(self._shown).suffix
 
     def filesystem(self) -> tuple[Any, str]:
-        """Return the filesystem of fsspec and the path in it."""
         protocol = self.address.partition("://")[0].rpartition("::")[2]
         try:
             from fsspec.core import url_to_fs
@@ -120,7 +119,14 @@ class RemotePath:
         try:
             opened: tuple[Any, str] = url_to_fs(self.address)
         except ImportError as error:
-            package = package_of(protocol, error)
+            from fsspec.registry import known_implementations
+
+            place = str(known_implementations.get(protocol, {}).get("class", ""))
+            package = place.partition(".")[0]
+            if package in ("", "fsspec"):  # fsspec's own, which needs another package
+                cause = error.__cause__ or error.__context__ or error
+                named = str(getattr(cause, "name", None) or error.name or protocol)
+                package = named.partition(".")[0]
             raise DataError(f"{self}: {protocol}:// needs `pip install {package}`") from None
         except (ValueError, OSError) as error:
             refuse(self, error)
@@ -133,17 +139,6 @@ class RemotePath:
             return filesystem.open(path, "rb", cache_type="none")
         except Exception as error:
             refuse(self, error)
-
-
-def package_of(protocol: str, error: ImportError) -> str:
-    """Return the package that a protocol needs, which fsspec did not find."""
-    from fsspec.registry import known_implementations
-
-    package = str(known_implementations.get(protocol, {}).get("class", "")).partition(".")[0]
-    if package in ("", "fsspec"):  # fsspec's own, which needs another package
-        cause = error.__cause__ or error.__context__ or error
-        package = str(getattr(cause, "name", None) or error.name or protocol).partition(".")[0]
-    return package
 
 
 def refuse(path: RemotePath, error: BaseException) -> NoReturn:
@@ -287,7 +282,6 @@ class StandardInput(type(Path())):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return str(self)
 
     @property

@@ -133,15 +133,10 @@ def check_regular(path: Path | str) -> Path:
     return Path(path)
 
 
-def open_content(path: Path, most: int | None = None) -> BinaryIO:
-    """Open a regular file for reading its content, decompressed where its ending says so.
-
-    Args:
-        path: the file.
-        most: the most bytes that may come out of a compressed one.
-    """
+def open_content(path: Path) -> BinaryIO:
+    """Open a regular file for reading its content, decompressed where its ending says so."""
     file = open_regular(path)
-    return io.BufferedReader(Decompressed(path, file, most)) if is_compressed(path) else file
+    return io.BufferedReader(Decompressed(path, file)) if is_compressed(path) else file
 
 
 def read_bytes(path: Path | str, most: int = LARGE) -> bytes:
@@ -286,7 +281,6 @@ def not_utf8(path: Path, line: int, byte: int) -> DataError:
 
 
 def cannot_read(path: Path, error: OSError) -> DataError:
-    """Return the error of a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: no such file")
     if isinstance(error, IsADirectoryError):
@@ -339,7 +333,6 @@ class Decompressed(io.RawIOBase):
         self._total = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -363,7 +356,6 @@ class Decompressed(io.RawIOBase):
         return len(block)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
         super().close()
 

@@ -144,7 +144,6 @@ def kinds_of(schema: Any) -> dict[str, tuple[Any, bool]]:
 
 
 def word(schema: Any) -> str:
-    """Return a type in words."""
     origin, parts = get_origin(schema), get_args(schema)
     if origin is Annotated:
         return word(parts[0])

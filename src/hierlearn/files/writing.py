@@ -100,7 +100,8 @@ def append_text(path: Path, text: str) -> None:
         WriteError: naming the file, its folder and the reason.
     """
     try:
-        with open_to_append(path) as file:
+        refuse_special(path)
+        with os.fdopen(os.open(path, APPENDING, 0o666), "ab") as file:
             handle = file.fileno()
             size = os.fstat(handle).st_size
             try:
@@ -113,15 +114,6 @@ def append_text(path: Path, text: str) -> None:
         if isinstance(error, WriteError):
             raise
         raise cannot_write(path, error) from error
-
-
-def open_to_append(path: Path) -> IO[bytes]:
-    """Open a file whose end is written, such as a log, a download that goes on later or a lock.
-
-    A symbolic link is not followed.
-    """
-    refuse_special(path)
-    return os.fdopen(os.open(path, APPENDING, 0o666), "ab")
 
 
 @contextmanager

@@ -100,15 +100,6 @@ def check_depth(depth: int) -> None:
         )
 
 
-def split_path(path: str, sep: str) -> list[str]:
-    """Return the names of a path; raise if one is empty."""
-    parts = path.split(sep)
-    check_depth(len(parts))
-    if not all(part.strip() for part in parts):
-        raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
-    return parts
-
-
 def level_path(cells: Iterable[Any], sep: str | None) -> list[str]:
     """Return the path of a row with one cell per level; an empty level is left out."""
     return [checked(cell, sep) for cell in cells if not is_missing(cell)]
@@ -242,7 +233,7 @@ def shorten(text: str, longest: int) -> str:
 
 def is_frame(values: Any) -> bool:
     """Whether this is a frame of pandas or polars."""
-    return hasattr(values, "columns") and hasattr(values, "shape")
+    return all(hasattr(values, name) for name in ("columns", "dtypes", "shape"))
 
 
 def table_rows(values: Any) -> list[Sequence[Any]] | None:
@@ -255,15 +246,6 @@ def table_rows(values: Any) -> list[Sequence[Any]] | None:
         found: list[Sequence[Any]] = values.tolist()
         return found
     return None
-
-
-def row_path(cells: Sequence[Any], row: int, sep: str, what: str = "labels") -> str | None:
-    """Return the path of a row with one cell per level, None where all cells are missing."""
-    whole = [int(c) if isinstance(c, float) and c.is_integer() else c for c in cells]
-    try:
-        return sep.join(level_path(whole, sep)) or None
-    except HierarchyError as error:
-        raise LabelError(f"row {row} of {what}, one column per level: {error.message}") from None
 
 
 def as_rows(values: Any, sep: str, what: str = "labels") -> Any:
@@ -281,7 +263,12 @@ def paths_of(table: Iterable[Sequence[Any]], sep: str, what: str = "labels") -> 
     paths: list[str | None] = []
     gaps: list[int] = []
     for number, row in enumerate(table):
-        paths.append(row_path(row, number, sep, what))
+        cells = [int(c) if isinstance(c, float) and c.is_integer() else c for c in row]
+        try:
+            paths.append(sep.join(level_path(cells, sep)) or None)
+        except HierarchyError as error:
+            message = f"row {number} of {what}, one column per level: {error.message}"
+            raise LabelError(message) from None
         if has_gap(row):
             gaps.append(number)
     if gaps:

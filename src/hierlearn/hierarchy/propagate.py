@@ -128,23 +128,15 @@ def _reach(x: Tensor, index: Tensor, values: Tensor, reduce: str) -> Tensor:
     """Combine ``values`` into the columns ``index`` of ``x``."""
     if reduce == "sum":
         return add_at(x, index, values)
-    best = torch.full_like(x, _lowest(x.dtype)).scatter_reduce(
-        -1, index.expand(values.shape), values, "amax"
-    )
+    lowest: float = False
+    if x.dtype != torch.bool:
+        lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    best = torch.full_like(x, lowest).scatter_reduce(-1, index.expand(values.shape), values, "amax")
     # torch.maximum would halve the gradient at a tie; the own value keeps it whole.
     higher = best > x
     if x.is_floating_point():
         higher = higher | best.isnan()  # NaN must propagate
     return torch.where(higher, best, x)
-
-
-def _reach_log(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """Add exp(values) to exp(x) in the columns ``index``, in log space."""
-    with torch.no_grad():
-        peak = x.scatter_reduce(-1, index.expand(values.shape), values, "amax")
-        peak = peak.clamp_min(log_zero(x.dtype))
-    grown = add_at((x - peak).exp(), index, (values - select(peak, index)).exp())
-    return peak + grown.log()
 
 
 def log_add(a: Tensor, b: Tensor) -> Tensor:
@@ -159,12 +151,6 @@ def log_zero(dtype: torch.dtype) -> float:
     return max(LOG_ZERO, torch.finfo(dtype).min / 4)
 
 
-def _lowest(dtype: torch.dtype) -> float | int | bool:
-    if dtype == torch.bool:
-        return False
-    return -float("inf") if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
 def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
     """Give each class the log of the summed exponentials of itself and its descendants."""
     if not x.is_floating_point():
@@ -177,8 +163,12 @@ def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
         return peak + add_at(torch.zeros_like(x), above, terms).log()
     parts = list(torch.split(x, list(route.sizes), dim=-1))
     for edge in reversed(route.edges):
-        values = select(parts[edge.lower], edge.children)
-        parts[edge.upper] = _reach_log(parts[edge.upper], edge.parents, values)
+        values, above = select(parts[edge.lower], edge.children), parts[edge.upper]
+        with torch.no_grad():
+            index = edge.parents.expand(values.shape)
+            peak = above.scatter_reduce(-1, index, values, "amax").clamp_min(log_zero(x.dtype))
+        terms = (values - select(peak, edge.parents)).exp()
+        parts[edge.upper] = peak + add_at((above - peak).exp(), edge.parents, terms).log()
     return torch.cat(parts, dim=-1)
 
 

@@ -499,8 +499,11 @@ def mcloss(
             continue
         maxima_up(x[i], tree, row)
         copy(row.best, row.margins)
-        found = find_positives(y[i], mask[0], row.positives)
-        found = keep_positives(y[i], found, row.positives)
+        found = 0
+        for place in range(find_positives(y[i], mask[0], row.positives)):
+            if y[i, row.positives[place]] > 0.5:
+                row.positives[found] = row.positives[place]
+                found += 1
         positive_maxima(x[i], y[i], found, tree, row)
         losses[i] = weight * margin_row(row.margins, row.slopes)
         if dx.shape[1]:
@@ -526,17 +529,6 @@ def add_bce(x: Any, y: Any, dx: Any, weight: Any, bce_weight: Any) -> Any:
         total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e)
         dx[c] = weight * dx[c] + bce_weight * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
     return total * bce_weight
-
-
-@part()
-def keep_positives(y: Any, found: int, positives: Any) -> int:
-    """Keep the classes whose target exceeds 1/2 and return their number."""
-    count = 0
-    for place in range(found):
-        if y[positives[place]] > 0.5:
-            positives[count] = positives[place]
-            count += 1
-    return count
 
 
 @part()

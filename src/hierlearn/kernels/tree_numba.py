@@ -23,7 +23,6 @@ outside is summed.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ SUMS = {*EXACT, "reassoc"}
 
 LOG2_E = F(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)  # their sum is log 2; the first is short
-LN2 = F(math.log(2))
 LOWEST = F(-87.0)  # exp of less is 0
 HALF_ROOT = F(0.70710678)
 LOG_ZERO = F(-1e30)  # log(0), but finite
@@ -278,13 +276,6 @@ def fold(x: Any, tree: Any, row: Any) -> Any:
 
 
 @part()
-def add_logs(a: Any, b: Any) -> Any:
-    """Return log(exp(a) + exp(b))."""
-    high, low = max(a, b), min(a, b)
-    return high + log1p(exp(low - high))
-
-
-@part()
 def log_of(tree: Any, row: Any, c: int, log_total: Any) -> Any:
     """Return the log-probability of a class of a row whose ``log_p`` is set."""
     s = tree.slot[c]
@@ -369,7 +360,8 @@ def find_heavy(tree: Any, row: Any, total: Any) -> int:
         else:
             peak, mass = log_mass(tree, row, s, best, log_total)
             others = peak + log(mass)
-        outside = add_logs(outside, others)
+        high, low = max(outside, others), min(outside, others)
+        outside = high + log1p(exp(low - high))
         row.log_not_p[best] = outside
         row.heavy[count] = best
         count += 1

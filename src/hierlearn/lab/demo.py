@@ -132,6 +132,10 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
         say: called with one line before each step.
         dataset: texts with one path each, of the same depth; five chapters of ICD-10-CM if None.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import LinearSVC
+
     dataset = dataset or load_dataset("icd10cm", size="small")
     test = dataset.split("test")
     truth = [labels[0] for labels in test.labels]
@@ -147,10 +151,12 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
         methods.append(Method(name, right_levels(dataset, answers), seconds))
         return model, answers
 
+    rows = dataset.split("train")
+    svm = make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC())
     measure(
         "linear SVM (flat)",
         "a linear SVM over the categories, on words, as scikit-learn's users would begin",
-        lambda: linear_svm(dataset),
+        lambda: svm.fit(rows.inputs, [labels[0] for labels in rows.labels]),
     )
     default, answers = measure(
         "hierlearn, no option",
@@ -177,17 +183,6 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
         stopped=stopped,
         risk=risk,
     )
-
-
-def linear_svm(dataset: Dataset) -> Any:
-    """Return a flat linear SVM on weighted words, trained."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.svm import LinearSVC
-
-    rows = dataset.split("train")
-    model = make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC())
-    return model.fit(rows.inputs, [labels[0] for labels in rows.labels])
 
 
 def right_levels(dataset: Dataset, answers: Sequence[str]) -> Bools:

@@ -162,7 +162,14 @@ def noise_study(
                 metadata={"noise": {**asdict(cell), "source": dataset.source}},
             )
             one.first = place * len(parsed)
-            fraction = corrupted_fraction(dataset, noisy, cell, clean_numbers)
+            if cell.kind == "hierarchy":  # what fraction of edges, or of training rows, is wrong
+                before = edges(dataset.hierarchy)
+                wrong, all_of = len(before - edges(noisy.hierarchy, clean_numbers)), len(before)
+            else:
+                rows = dataset.splits["train"]
+                wrong = sum(dataset.labels[row] != noisy.labels[row] for row in rows)
+                all_of = len(rows)
+            fraction = wrong / max(all_of, 1)
             begun[cell] = (one.study, clean_numbers, fraction)
             yield one
 
@@ -235,7 +242,6 @@ def check_rates(rates: Sequence[float]) -> list[float]:
 
 
 def check_kinds(kinds: Sequence[str]) -> list[str]:
-    """Return the kinds of noise, each once."""
     for kind in kinds:
         if kind not in KINDS:
             raise HierlearnError(unknown_name("kind of noise", kind, KINDS))
@@ -269,16 +275,6 @@ def corrupt(dataset: Dataset, cell: Cell, seed: int) -> tuple[Dataset, Ints]:
     if cell.kind == "labels":
         return with_label_noise(named, cell.rate, seed), same
     return corrupt_hierarchy(named, cell.rate, seed)
-
-
-def corrupted_fraction(clean: Dataset, noisy: Dataset, cell: Cell, numbers: Ints) -> float:
-    """Return the fraction of training rows with another label, or of edges that were moved."""
-    if cell.kind == "hierarchy":
-        before, after = edges(clean.hierarchy), edges(noisy.hierarchy, numbers)
-        return len(before - after) / max(len(before), 1)
-    rows = clean.splits["train"]
-    wrong = sum(clean.labels[row] != noisy.labels[row] for row in rows)
-    return wrong / max(len(rows), 1)
 
 
 def edges(hierarchy: Hierarchy, numbers: Ints | None = None) -> set[tuple[int, int]]:

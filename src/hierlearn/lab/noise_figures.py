@@ -74,7 +74,8 @@ def summarize_noise(
     figures = {
         kind: {
             metric: [over_draws([by_seed(draws, key, metric) for key in keys]) for draws in column]
-            for metric in shared_metrics(column, keys[0])
+            for metric in column[0][0][keys[0]]  # what was measured at every rate
+            if all(metric in values[keys[0]] for draws in column for values in draws)
         }
         for kind, column in by_kind.items()
     }
@@ -103,12 +104,6 @@ def summarize_noise(
         "figures": figures,
         "harm": harm,
     }
-
-
-def shared_metrics(column: Sequence[Draws], key: str) -> list[str]:
-    """Return the metrics that were measured at every rate."""
-    cells = [values[key] for draws in column for values in draws]
-    return [name for name in cells[0] if all(name in cell for cell in cells)]
 
 
 def by_seed(draws: Draws, key: str, metric: str) -> list[list[float]]:
@@ -322,21 +317,20 @@ def noise_verdict(summary: Mapping[str, Any]) -> str:
         parts.append("One draw of the noise: differences are told from seed noise alone.")
     for kind in summary["kinds"]:
         metrics = main_metrics(summary, kind)
-        sentences = [really_corrupted(summary, kind)]
+        sentences = []
+        fractions = [sum(draws) / len(draws) for draws in summary["corrupted"][kind]]
+        if any(abs(a - b) >= 0.02 for a, b in zip(fractions, summary["rates"], strict=True)):
+            done, asked = (
+                ", ".join(f"{100 * one:{form}}" for one in shares)
+                for shares, form in ((fractions, ".1f"), (summary["rates"], "g"))
+            )
+            sentences.append(
+                f"Really corrupted: {done} % where {asked} % were asked for; more was not possible."
+            )
         sentences += [harm(summary, kind, metric) for metric in metrics]
         sentences += [at_highest(summary, kind, metric) for metric in metrics]
         parts.append(f"{TITLES[kind]}. " + " ".join(filter(None, sentences)))
     return "\n\n".join(parts)
-
-
-def really_corrupted(summary: Mapping[str, Any], kind: str) -> str:
-    """Say how much was corrupted, where that is less than was asked for."""
-    fractions = [sum(draws) / len(draws) for draws in summary["corrupted"][kind]]
-    if all(abs(a - b) < 0.02 for a, b in zip(fractions, summary["rates"], strict=True)):
-        return ""
-    done = ", ".join(f"{100 * fraction:.1f}" for fraction in fractions)
-    asked = ", ".join(f"{100 * rate:g}" for rate in summary["rates"])
-    return f"Really corrupted: {done} % where {asked} % were asked for; more was not possible."
 
 
 def harm(summary: Mapping[str, Any], kind: str, metric: str) -> str:

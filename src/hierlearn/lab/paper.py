@@ -153,7 +153,6 @@ def as_markdown(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
 
 
 def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: bool) -> list[str]:
-    """Return the cells of one row on one dataset."""
     if row.candidate.key not in summary["candidates"]:
         return ["" for _ in range(7 if printed else 4)]
     number = summary["candidates"].index(row.candidate.key)

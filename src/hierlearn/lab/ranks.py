@@ -49,13 +49,17 @@ def rank_studies(folders: Sequence[Path | str], metric: str = "au-prc") -> dict[
     values = np.array(
         [[mean_of(study, candidate, metric) for candidate in candidates] for study in studies]
     )
+    names = [str(study.config["dataset"]["name"]) for study in studies]
     facts = {
         "format": FORMAT,
         "version": VERSION,
         "metric": metric,
         "direction": find_metric(metric).direction,
         "level": LEVEL,
-        "datasets": dataset_names(studies),
+        "datasets": [  # where two share a name, or have none, the study's folder
+            name if name and names.count(name) == 1 else str(study.folder)
+            for name, study in zip(names, studies, strict=True)
+        ],
         "seeds": [len(study.seeds) for study in studies],
         "candidates": [candidate.key for candidate in candidates],
         "labels": [candidate.title for candidate in candidates],
@@ -148,16 +152,6 @@ def mean_of(study: Study, candidate: Candidate, metric: str) -> float:
             f"metric"
         )
     return mean
-
-
-def dataset_names(studies: Sequence[Study]) -> list[str]:
-    """Return one name per dataset; where two share it, or have none, the study's folder."""
-    names = [str(study.config["dataset"]["name"]) for study in studies]
-    clear = [bool(name) and names.count(name) == 1 for name in names]
-    return [
-        name if ok else str(study.folder)
-        for name, ok, study in zip(names, clear, studies, strict=True)
-    ]
 
 
 def is_any_different(summary: Mapping[str, Any]) -> bool:

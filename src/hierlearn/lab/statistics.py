@@ -99,16 +99,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def bootstrap_interval(
     rows: NDArray[np.floating[Any]],
     *,
-    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the percentile interval, over test rows, of a metric that is a mean over rows.
+    """Return the 95 % percentile interval, over test rows, of a metric that is a mean over rows.
 
     Args:
         rows: (N,) one value per row, or (seeds, N); NaN where the row does not count. The means of
             the seeds are averaged.
-        level: the fraction left outside, half on either side.
         resamples: how often rows are drawn again.
         seed: of the draws.
     """
@@ -132,7 +130,7 @@ def bootstrap_interval(
         part[:] = np.divide(sums, counted, where=counted > 0, out=np.full_like(sums, np.nan)).mean(
             axis=0
         )
-    low, high = np.nanquantile(means, [level / 2, 1 - level / 2])
+    low, high = np.nanquantile(means, [LEVEL / 2, 1 - LEVEL / 2])
     return float(low), float(high)
 
 
@@ -151,15 +149,12 @@ class Ranks:
     critical_difference: float
 
 
-def rank_methods(
-    values: NDArray[np.float64], *, larger_is_better: bool, level: float = LEVEL
-) -> Ranks:
+def rank_methods(values: NDArray[np.float64], *, larger_is_better: bool) -> Ranks:
     """Rank methods over datasets.
 
     Args:
         values: (datasets, methods) one figure each.
         larger_is_better: the direction of the figure.
-        level: of the critical difference.
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
@@ -175,6 +170,6 @@ def rank_methods(
     p = math.nan
     if methods > 2:  # Friedman's test is defined from three methods on
         p = 1.0 if (ranks == ranks[0, 0]).all() else float(friedmanchisquare(*table.T).pvalue)
-    quantile = float(studentized_range.ppf(1 - level, methods, np.inf)) / math.sqrt(2)
+    quantile = float(studentized_range.ppf(1 - LEVEL, methods, np.inf)) / math.sqrt(2)
     critical = quantile * math.sqrt(methods * (methods + 1) / (6 * count))
     return Ranks(ranks.mean(axis=0), p, critical)

@@ -168,7 +168,9 @@ class Study:
             ]
             if not differing:
                 return cls(folder, before)
-            if set(differing) <= {"candidates", "uses_hierarchy"} and has_grown(before, wanted):
+            held, now = before.get("candidates"), wanted["candidates"]
+            grown = isinstance(held, list) and held[:1] == now[:1] and all(x in now for x in held)
+            if grown and set(differing) <= {"candidates", "uses_hierarchy"}:
                 check_version(path, before)
                 with atomic_write(path) as file:
                     file.write(as_text({**wanted, "metadata": before.get("metadata", {})}))
@@ -387,26 +389,14 @@ def as_text(config: Mapping[str, Any]) -> str:
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 
-def has_grown(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether all candidates of a study are still there, the first one in its place."""
-    held, wanted = before.get("candidates"), now["candidates"]
-    if not isinstance(held, list) or held[:1] != wanted[:1]:
-        return False
-    return all(one in wanted for one in held)
-
-
-def only_trials(folder: Path) -> bool:
-    """Whether a folder is empty or absent, but for the trials of a study that is yet to begin."""
-    trials = folder / TRIALS
-    if is_empty(folder) or not trials.is_dir():
-        return is_empty(folder)
-    others = [one for one in folder.iterdir() if one != trials and not one.name.startswith(".")]
-    return not others and all(one.suffix == ".json" for one in trials.iterdir())
-
-
 def check_folder(folder: Path) -> None:
     """Raise on a folder that holds other things than a study."""
-    if not (folder / "study.json").is_file() and not only_trials(folder):
+    if (folder / "study.json").is_file() or is_empty(folder):
+        return
+    trials = folder / TRIALS  # those of a study that is yet to begin
+    found = list(trials.iterdir()) if trials.is_dir() else [folder]
+    found += [one for one in folder.iterdir() if one != trials and not one.name.startswith(".")]
+    if any(one.parent != trials or one.suffix != ".json" for one in found):
         raise StudyError(f"{folder} exists and holds no study; name another folder")
 
 

@@ -94,7 +94,12 @@ def tune(
             value = next(ends)
             results.append((float("nan") if value is None else value, point))
             chosen["trials"].append({"candidate": candidate.key, **point, "value": value})
-        best = dict(best_point(results, protocol.training["metric"]))
+        metric = protocol.training["metric"]
+        sign = 1 if find_metric(metric).direction == "up" else -1
+        known = [result for result in results if result[0] == result[0]]
+        if not known:
+            raise HierlearnError(f"no trial gave a finite {metric}; lower the learning rate")
+        best = dict(max(known, key=lambda result: sign * result[0])[1])  # the first of equals
         chosen["network"] = merged(chosen["network"], best.pop("network_options", {}))
         serves = losses_and_recipes if how == "paper" else [candidate]
         chosen["by_candidate"] |= {one.key: dict(best) for one in serves}
@@ -136,15 +141,6 @@ def draw(space: list[dict[str, Any]], trials: int, key: str) -> list[dict[str, A
     return random.Random(f"trials of {key}").sample(space, trials)
 
 
-def best_point(results: list[tuple[float, dict[str, Any]]], metric: str) -> dict[str, Any]:
-    """Return the point of the best trial; the first where they tie."""
-    sign = 1 if find_metric(metric).direction == "up" else -1
-    known = [result for result in results if result[0] == result[0]]
-    if not known:
-        raise HierlearnError(f"no trial gave a finite {metric}; lower the learning rate")
-    return max(known, key=lambda result: sign * result[0])[1]
-
-
 # ---------------------------------------- trials
 
 
@@ -166,7 +162,6 @@ class Trial:
 
     @classmethod
     def of(cls, candidate: Candidate, point: Mapping[str, Any], protocol: Protocol) -> Trial:
-        """Return the trial of a point under a protocol."""
         changes = {**point, **TRIAL}
         network = merged(protocol.network, changes.pop("network_options", {}))
         held = VALID_FRACTION if protocol.valid_fraction is None else protocol.valid_fraction
@@ -175,7 +170,6 @@ class Trial:
         return cls(candidate, point, changed.plan(candidate, changes), device)
 
     def key(self, digest: str) -> str:
-        """Return a digest of the trial on rows with a digest."""
         plan = self.plan.to_dict()
         plan["settings"] = {k: v for k, v in plan["settings"].items() if k != "device"}
         text = json.dumps([digest, self.candidate.key, plan], sort_keys=True)

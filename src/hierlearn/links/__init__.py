@@ -10,14 +10,7 @@ from hierlearn.links.output import Head, HeadOutput
 from hierlearn.links.siblings import SiblingsLink
 from hierlearn.links.similarities import fit_temperature, from_similarities
 from hierlearn.links.softmax import SoftmaxLink
-from hierlearn.registry import Registry
-
-
-def as_link(name: str, value: Any) -> type[Link] | None:
-    """Return an imported link as an entry."""
-    del name
-    return value if isinstance(value, type) and issubclass(value, Link) else None
-
+from hierlearn.registry import Registry, subclass_of
 
 # Classes of links, each of which says what it takes beside the label space.
 BUILT_IN: dict[str, type[Any]] = {
@@ -33,7 +26,7 @@ LINKS = Registry(
     BUILT_IN,
     group="hierlearn.links",
     expected="a subclass of hierlearn.links.Link",
-    read=as_link,
+    read=subclass_of(Link),
 )
 
 

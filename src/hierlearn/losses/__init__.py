@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hierlearn.losses import functional
 from hierlearn.losses.bases import BASES, BCE, ComposedLoss, Focal, zero_one
 from hierlearn.losses.bce import BCELoss
@@ -29,15 +27,7 @@ from hierlearn.losses.loss import ElementwiseLoss, Loss, LossEntry, RowLoss, Sof
 from hierlearn.losses.mcloss import MCLoss
 from hierlearn.losses.mixed import MixedLoss
 from hierlearn.losses.soft_labels import SoftLabelsLoss
-from hierlearn.registry import Registry
-
-
-def as_loss(name: str, value: Any) -> LossEntry | None:
-    """Return an imported loss as an entry."""
-    del name
-    is_class = isinstance(value, type) and issubclass(value, Loss)
-    return value if is_class or isinstance(value, Variant) else None
-
+from hierlearn.registry import Registry, subclass_of
 
 BUILT_IN: dict[str, LossEntry] = {
     "bce": BCELoss,
@@ -61,7 +51,7 @@ LOSSES = Registry(
     BUILT_IN,
     group="hierlearn.losses",
     expected="a subclass of hierlearn.losses.Loss",
-    read=as_loss,
+    read=lambda name, one: one if isinstance(one, Variant) else subclass_of(Loss)(name, one),
 )
 
 __all__ = [

@@ -143,9 +143,12 @@ class Loss(CheckedArguments, nn.Module, ABC):
         self.label_space = LabelSpace.of(label_space)
         self.hierarchy = self.label_space.hierarchy
         if self.needs_tree and not self.hierarchy.is_tree:
+            from hierlearn.losses import LOSSES  # the registry imports this module
+
+            able = [name for name, entry in LOSSES.loaded.items() if not entry.needs_tree]
             raise HierlearnError(
                 f"{type(self).__name__} needs a tree, but a class of this DAG has several parents; "
-                f"use {', '.join(losses_of_dags())}"
+                f"use {', '.join(able)}"
             )
         self.link = make_link(self.label_space, self.default_link if link is None else link)
         self._score_link: type[Link] = LINKS[self.default_link]
@@ -643,13 +646,6 @@ class Variant:
         return f"Variant({', '.join([self.make.__qualname__, *fixed])})"
 
 
-def losses_of_dags() -> list[str]:
-    """Return the names of the losses that take a DAG."""
-    from hierlearn.losses import LOSSES  # the registry imports this module
-
-    return [name for name, entry in LOSSES.loaded.items() if not entry.needs_tree]
-
-
 def losses_of_fractions() -> list[str]:
     """Return the names of the losses that take targets which are fractions."""
     from hierlearn.losses import LOSSES
@@ -695,6 +691,4 @@ class LossEntry(Protocol):
     def option_names(self) -> list[str]: ...
 
     # A type checker takes *args and **options together for any arguments, so each class fits.
-    def __call__(
-        self, label_space: LabelSpace | Hierarchy, *args: Any, **options: Any
-    ) -> Loss: ...
+    def __call__(self, label_space: LabelSpace | Hierarchy, *args: Any, **options: Any) -> Loss: ...

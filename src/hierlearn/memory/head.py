@@ -125,16 +125,12 @@ class NeighborHead(Head):
 
         Distances of near rows are small differences of large numbers.
         """
-        with torch.autocast(self.device_type, enabled=False):
+        first = next(self.projection.parameters(), None)
+        with torch.autocast("cpu" if first is None else first.device.type, enabled=False):
             if isinstance(features, Tensor) and features.dtype in (torch.float16, torch.bfloat16):
                 features = features.float()
             found: Tensor = self.projection(features)
             return found
-
-    @property
-    def device_type(self) -> str:
-        """The kind of device of the projection."""
-        return next((p.device.type for p in self.projection.parameters()), "cpu")
 
     def compare(
         self, queries: Tensor, others: Tensor, candidates: Candidates | SetCandidates

@@ -217,8 +217,10 @@ def _pass_over(
             if halved is None:
                 score = scores[: len(part) * padded].view(len(part), padded)
                 torch.mm(part, rows.t(), out=score)
+            elif part.device.type == "cuda":
+                score = torch.mm(part, halved.t(), out_dtype=torch.float32)
             else:
-                score = _product_of_halves(part, halved)
+                score = part.float() @ halved.float().t()
             state.add(score.add_(bias), first, step)
     found = torch.cat([state.rows() for state in states])
     found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
@@ -227,7 +229,9 @@ def _pass_over(
     if keep > k:
         far = origin if halved is None else torch.zeros_like(origin)  # scores of rows as stored
         rounding = rounding_of(queries, values[:, -1], far, distance)
-        some = is_unsure(values[:, -1], kept.amax(1), rounding, distance).nonzero()[:, 0]
+        # Where a row that was not kept may be nearer than the k-th.
+        apart = as_squared(kept.amax(1), distance) - as_squared(values[:, -1], distance)
+        some = (apart <= rounding).nonzero()[:, 0]
         if len(some):
             most = as_squared(values[some, -1], distance) + 2 * rounding[some]
             values[some], found[some] = settle(
@@ -250,13 +254,6 @@ def _halves(factors: Tensor, embeddings: Tensor, padded: int) -> tuple[Tensor | 
     low = (factors - high).half()
     rows = embeddings.new_zeros(padded, 2 * embeddings.shape[1])
     return rows, torch.cat([high, low], dim=1)
-
-
-def _product_of_halves(factors: Tensor, rows: Tensor) -> Tensor:
-    """Return the float32 product of float16 matrices (n, 2 D) and (B, 2 D)."""
-    if factors.device.type == "cuda":
-        return torch.mm(factors, rows.t(), out_dtype=torch.float32)
-    return factors.float() @ rows.float().t()
 
 
 def _room(keep: int) -> int:
@@ -379,11 +376,6 @@ def squared(a: Tensor, b: Tensor) -> Tensor:
     return (lengths - 2 * inner).clamp_min(0.0)
 
 
-def euclidean(a: Tensor, b: Tensor) -> Tensor:
-    """Return (..., n, m) the Euclidean distances."""
-    return squared(a, b).clamp_min(TINY).sqrt()
-
-
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Return (..., n, m) one minus the cosines; 1 where a row is all 0."""
     a, b = (torch.nn.functional.normalize(one, dim=-1) for one in (a, b))
@@ -392,7 +384,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": squared,
-    "euclidean": euclidean,
+    "euclidean": lambda a, b: squared(a, b).clamp_min(TINY).sqrt(),
     "cosine": cosine,
 }
 
@@ -506,18 +498,6 @@ def rounding_of(queries: Tensor, kth: Tensor, origin: Tensor, distance: str) -> 
     length = torch.linalg.vector_norm(queries - origin, dim=1)
     rounding: Tensor = ROUNDING * (length.square() + (length + reach).square())
     return rounding
-
-
-def is_unsure(kth: Tensor, last: Tensor, rounding: Tensor, distance: str) -> Tensor:
-    """Return (n,) whether a row that was not kept may be nearer than the k-th.
-
-    Args:
-        kth: (n,) the distance of the k-th row.
-        last: (n,) that of the farthest row that was kept.
-        rounding: (n,) of ``rounding_of``.
-        distance: a name of DISTANCES.
-    """
-    return as_squared(last, distance) - as_squared(kth, distance) <= rounding
 
 
 def as_squared(values: Tensor, distance: str) -> Tensor:

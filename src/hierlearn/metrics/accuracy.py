@@ -239,7 +239,12 @@ def coverage(
         reduction: "mean" over the rows with a label, or "none" for (N,), NaN without one.
     """
     scores, targets = inputs(scores, targets, hierarchy_of(label_space), closed=False)
-    rows = only_where(by_rows(_depths, scores, targets), targets.any(dim=1))
+
+    def depths(scores: Tensor, targets: Tensor) -> Tensor:
+        lowest = scores.masked_fill(~targets, torch.inf).amin(dim=1, keepdim=True)
+        return (scores >= lowest).sum(dim=1)
+
+    rows = only_where(by_rows(depths, scores, targets), targets.any(dim=1))
     return reduce_rows(rows, reduction, "coverage")
 
 
@@ -252,8 +257,3 @@ def _ranks(scores: Tensor, targets: Tensor) -> Tensor:
     columns = torch.arange(scores.shape[1], device=scores.device)
     before = (scores > best) | (ties & (columns < first))
     return 1 + before.sum(dim=1)
-
-
-def _depths(scores: Tensor, targets: Tensor) -> Tensor:
-    lowest = scores.masked_fill(~targets, torch.inf).amin(dim=1, keepdim=True)
-    return (scores >= lowest).sum(dim=1)

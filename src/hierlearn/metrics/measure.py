@@ -201,13 +201,6 @@ class Metric:
 # ---------------------------------------- the registry
 
 
-def as_metric(name: str, value: Any) -> Metric | None:
-    """Return an imported metric, or function of scores, targets and label space, as an entry."""
-    if isinstance(value, Metric):
-        return value
-    return Metric(name, value) if callable(value) else None
-
-
 of_answers = partial(Metric, takes="probabilities", of_answers=True, shown=True)
 fraction = partial(Metric, unit="percent", per_row=True)
 distance = partial(Metric, direction="down", unit="levels", per_row=True)
@@ -327,7 +320,9 @@ METRICS = Registry(
     {metric.name: metric for metric in ENTRIES},
     group="hierlearn.metrics",
     expected="a hierlearn.metrics.Metric or a function",
-    read=as_metric,
+    read=lambda name, one: (
+        one if isinstance(one, Metric) else Metric(name, one) if callable(one) else None
+    ),
 )
 
 

@@ -125,13 +125,6 @@ def is_blend(network: nn.Module) -> TypeGuard[Blend]:
     return isinstance(network, Blend)
 
 
-def build_blend(specs: Sequence[PartSpec], label_space: LabelSpace) -> Blend:
-    """Build the parts of a blend; their weights are then loaded, not initialized to anything."""
-    from hierlearn.networks.build import build_network
-
-    return Blend(label_space, specs, [build_network(one.network, label_space) for one in specs])
-
-
 def memory_shares(blend: Blend) -> dict[str, float]:
     """Return what each head with a memory counts in the answer, by the name of the head.
 

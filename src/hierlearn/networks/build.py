@@ -17,7 +17,7 @@ import torch
 from hierlearn.backbones import find_backbone, names_backbone
 from hierlearn.errors import HierlearnError, plural, unknown_name
 from hierlearn.files.structured import Range
-from hierlearn.networks.blend import build_blend
+from hierlearn.networks.blend import Blend
 from hierlearn.networks.ensemble import ensemble_of, networks_in
 from hierlearn.networks.heads import LinearHead, make_head
 from hierlearn.networks.images import make_augment
@@ -170,7 +170,8 @@ def build_network(
         seeds: of the weights, one per member; None uses torch's generator as it is.
     """
     if spec.parts:
-        return build_blend(spec.parts, label_space)
+        parts = [build_network(one.network, label_space) for one in spec.parts]
+        return Blend(label_space, spec.parts, parts)
     taken = option_names(spec.name)
     for option in spec.options:
         if taken is not None and option not in taken:

@@ -24,12 +24,11 @@ from hierlearn.networks.sparse_linear import SPARSE_LINEAR, SparseLinearHead
 from hierlearn.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.hierarchy.labels import Labels
     from hierlearn.links import Link
 
 
@@ -178,12 +177,6 @@ def head_options(kind: str) -> list[str]:
     if "options" in taken:  # of NeighborHead, after label_space and projection
         taken = [*taken[:-1], *[*signature(NeighborHead).parameters][2:]]
     return taken
-
-
-def options_from_labels(kind: str, options: Mapping[str, Any], labels: Labels) -> Mapping[str, Any]:
-    """Return the options of a head with those that the training labels determine."""
-    determined: Any = getattr(HEADS.get(kind), "options_from_labels", None)
-    return options if determined is None else {**options, **determined(labels, options)}
 
 
 def make_head(kind: str, features: int, label_space: LabelSpace, **options: Any) -> Head:

@@ -72,7 +72,7 @@ class KernelHead(Head):
             if found is not None:
                 own = getattr(self, name)
                 setattr(self, name, own.new_empty(found.shape[:1] + own.shape[1:]))
-        super()._load_from_state_dict(state, prefix, *rest)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state, prefix, *rest)
         if len(self.rows) != len(self.weights):
             raise HierlearnError("rows and weights do not describe a kernel machine")
 

@@ -232,13 +232,22 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
     ends = starts[1:][tree_of] if len(roots) else right
     rooted = starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
     after = (right > np.arange(nodes) + inner) & (right < ends) | ~inner
+
+    def have_one_parent() -> bool:
+        """Whether every node is the child of one other, and roots of none."""
+        children = np.concatenate([np.flatnonzero(inner) + 1, right[inner]])
+        parents = np.bincount(children, minlength=len(right))
+        parents[roots] += 1
+        return bool(np.all(parents == 1))
+
     checks = {
         "roots": rooted,
         "threshold": bool(np.isfinite(held["threshold"]).all()),
-        "right": rooted and bool(np.all(after)) and have_one_parent(right, inner, roots),
+        "right": rooted and bool(np.all(after)) and have_one_parent(),
         "feature": nodes == 0 or 0 <= held["feature"].min() <= held["feature"].max() < features,
         "offsets": is_csr(held["offsets"], nodes, len(held["sets"])),
-        "shares": len(held["shares"]) == len(held["sets"]) and are_weights(held["shares"]),
+        "shares": len(held["shares"]) == len(held["sets"])
+        and bool(np.all(np.isfinite(held["shares"]) & (held["shares"] >= 0))),
         "set_offsets": is_csr(
             held["set_offsets"], len(held["set_offsets"]) - 1, len(held["set_classes"])
         ),
@@ -252,19 +261,6 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
         below = np.concatenate([level + 1, right[level]])
         depth, level = depth + 1, below[inner[below]]
     return depth
-
-
-def have_one_parent(right: Any, inner: Any, roots: Any) -> bool:
-    """Whether every node is the child of one other, and roots of none."""
-    children = np.concatenate([np.flatnonzero(inner) + 1, right[inner]])
-    parents = np.bincount(children, minlength=len(right))
-    parents[roots] += 1
-    return bool(np.all(parents == 1))
-
-
-def are_weights(values: Any) -> bool:
-    """Whether all values are finite and at least 0."""
-    return bool(np.all(np.isfinite(values) & (values >= 0)))
 
 
 def is_csr(offsets: Any, rows: int, entries: int) -> bool:

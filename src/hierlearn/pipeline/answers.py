@@ -40,7 +40,8 @@ from hierlearn.decoding.decoder import ROOT
 from hierlearn.decoding.probabilities import terminal_scores
 from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.hierarchy.names import joined_titles
-from hierlearn.pipeline.explain import explain, most_neighbors, rows_of
+from hierlearn.networks.memories import memory_heads
+from hierlearn.pipeline.explain import explain, rows_of, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,7 +99,8 @@ ANSWER_ONLY = Layout()
 def neighbor_names(pipeline: Pipeline, count: int) -> tuple[str, ...]:
     """Return the columns of remembered rows; raise where an answer rests on fewer of them."""
     rows = rows_of(pipeline)
-    most = min(len(rows), most_neighbors(pipeline))
+    heads = memory_heads(pipeline.network)
+    most = min(len(rows), *(heads[name][0].neighbors for name in shares_of(pipeline)))
     if not 1 <= count <= most:
         raise HierlearnError(
             f"{arg('explain')} must lie between 1 and {most:,}, the remembered rows that an answer "

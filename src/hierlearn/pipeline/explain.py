@@ -106,12 +106,6 @@ def shares_of(pipeline: Pipeline) -> dict[str, float]:
     return shares
 
 
-def most_neighbors(pipeline: Pipeline) -> int:
-    """Return from how many remembered rows an answer is taken, at least."""
-    heads = memory_heads(pipeline.network)
-    return min(heads[name][0].neighbors for name in shares_of(pipeline))
-
-
 def neighbor_weights(pipeline: Pipeline, inputs: Any) -> Iterator[tuple[Any, Any]]:
     """Yield, for every row of a tile, its neighbors by falling weight: weights, row numbers."""
     rows_of(pipeline)
@@ -158,7 +152,6 @@ def explain(pipeline: Pipeline, inputs: Any, count: int = 3) -> list[list[Eviden
 
 
 def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:
-    """Return some remembered rows with their weights."""
     return [
         Evidence(
             id=str(rows.ids[number]),
@@ -289,19 +282,16 @@ def reasons(
         parts, without = table_parts(own) if isinstance(own, Table) else text_parts(own[0])
         every: list[Reason] = []
         if parts:
-            whole, *left = [
-                p for one in (own, without) for p in probabilities_of(pipeline, one, node)
+            whole, *left = [  # a cell that is left out is no surprise
+                p
+                for inputs in (own, without)
+                for block in pipeline.stream_probabilities(inputs, tiled=False)
+                for p in block[:, node].tolist()
             ]
             every = [Reason(part, whole - p, p) for part, p in zip(parts, left, strict=True)]
         positive = [one for one in every if one.effect > 0]
         found.append(sorted(positive, key=lambda one: -one.effect)[:count])
     return found
-
-
-def probabilities_of(pipeline: Pipeline, inputs: Any, node: int) -> list[float]:
-    """Return the probability of a class for every row; a cell that is left out is no surprise."""
-    parts = pipeline.stream_probabilities(inputs, tiled=False)
-    return [p for part in parts for p in part[:, node].tolist()]
 
 
 def has_parts(pipeline: Pipeline) -> bool:
@@ -313,12 +303,11 @@ def text_parts(text: str) -> tuple[list[str], list[str]]:
     """Return the different words of a text, and the text without each of them."""
     words = list(dict.fromkeys(match.group().lower() for match in WORD.finditer(text)))
     words = words[:MOST_PARTS]
-    return words, [without_word(text, word) for word in words]
 
+    def without(word: str) -> str:
+        return WORD.sub(lambda one: "" if one.group().lower() == word else one.group(), text)
 
-def without_word(text: str, word: str) -> str:
-    """Return a text without a word, wherever it occurs."""
-    return WORD.sub(lambda match: "" if match.group().lower() == word else match.group(), text)
+    return words, list(map(without, words))
 
 
 def table_parts(row: Table) -> tuple[list[str], Table]:

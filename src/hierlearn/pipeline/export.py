@@ -110,8 +110,10 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     elif tokens is not None:
         example, batches = tokens.examples(ROWS), [tokens.examples(count) for count in CHECKED]
     else:
-        width = columns_of(pipeline)
-        example, batches = torch.zeros(ROWS, width), numbers(graph, width, reads_words(pipeline))
+        width, step = columns_of(pipeline), pipeline.preprocessor
+        # Weights of words are mostly 0.
+        words = step is None or (step.produces == "sparse" and step.as_module() is None)
+        example, batches = torch.zeros(ROWS, width), numbers(graph, width, words)
     data = to_onnx(graph, example, path)
     check_equal(pipeline, graph, data, batches)
     with atomic_write(path, "wb") as file:
@@ -149,12 +151,6 @@ def random_images(shape: tuple[int, ...], count: int) -> Tensor:
     """Return (count, C, S, S) random bytes."""
     drawn = torch.Generator().manual_seed(count)
     return torch.randint(0, 256, (count, *shape), generator=drawn, dtype=torch.uint8)
-
-
-def reads_words(pipeline: Pipeline) -> bool:
-    """Whether most of the numbers that the graph reads are 0, as the weights of words are."""
-    step = pipeline.preprocessor
-    return step is None or (step.produces == "sparse" and step.as_module() is None)
 
 
 def numbers(graph: Graph, width: int, sparse: bool) -> list[Tensor]:
@@ -297,11 +293,6 @@ def check_equal(pipeline: Pipeline, graph: Graph, data: bytes, batches: list[Ten
             )
 
 
-def is_close(given: Tensor, expected: Tensor) -> Tensor:
-    """Whether probabilities are as close as single precision lets them be."""
-    return (given - expected).abs() <= allowed_difference(expected)
-
-
 def allowed_difference(expected: Tensor) -> Tensor:
     """Return by how much single precision lets probabilities differ."""
     return ABSOLUTE + RELATIVE * torch.minimum(expected, 1 - expected).clamp_min(0)
@@ -309,10 +300,10 @@ def allowed_difference(expected: Tensor) -> Tensor:
 
 def check_close(given: Tensor, expected: Tensor) -> None:
     """Raise on probabilities of the graph that are not those of the model."""
-    wrong = ~is_close(given, expected)
+    apart = (given - expected).abs()
+    wrong = ~(apart <= allowed_difference(expected))
     if not wrong.any():
         return
-    apart = (given - expected).abs()
     row, column = divmod(int(apart.nan_to_num(nan=2.0).argmax()), expected.shape[1])
     raise HierlearnError(
         f"the exported graph differs from the model: {int(wrong.sum()):,} of {wrong.numel():,} "

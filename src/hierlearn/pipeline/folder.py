@@ -442,7 +442,6 @@ class ModelConfig(Extra):
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Write a configuration with its checksum."""
     held = {key: value for key, value in config.items() if key != "sha256"}
     body = json.dumps(held, indent=2, ensure_ascii=False).removesuffix("\n}")
     with atomic_write(path) as file:
@@ -597,7 +596,8 @@ def check_network(
             )
     try:
         for one in specs:
-            check_numbers(one.options.get("description", {}), stored)
+            if "description" in one.options:
+                check_numbers(one.options["description"], stored)
             for head in one.heads.values():  # no saved head reads a file, for example
                 check_options: Any = getattr(HEADS.get(head.kind), "check_saved", None)
                 if check_options is not None:

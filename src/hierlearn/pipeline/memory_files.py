@@ -359,7 +359,6 @@ class Shard:
 
 
 def write_shard(path: Path, shard: Shard) -> None:
-    """Write a shard."""
     rows = shard.rows
     offsets, numbers = rows.labels.sets.terminal
     classes, coded = np.unique(numbers, return_inverse=True)

@@ -40,11 +40,6 @@ class MissingWarning(DataWarning):
     """Values are missing that no training row lacked, and were imputed."""
 
 
-def row_and_column(row: int, column: str | int) -> str:
-    """Word the place of a cell in rows that have no lines."""
-    return f"row {row} (counted from 0), column {column!r}"
-
-
 def place_of(path: object, lines: Sequence[int], row: int, column: str | int) -> str:
     """Word the place of a cell in rows of a file."""
     return place(path, lines[row], column)
@@ -66,7 +61,7 @@ class MissingCells:
         known = pipeline.config.get("feature_names") if names is None else names
         self.names = known if known is not None and len(known) else None
 
-    def add(self, inputs: Any, where: Callable[[int, str | int], str] = row_and_column) -> None:
+    def add(self, inputs: Any, where: Callable[[int, str | int], str] | None = None) -> None:
         """Count what is missing in some rows; raise where that is an error.
 
         Args:
@@ -81,7 +76,9 @@ class MissingCells:
         if self.learns or self.pipeline.missing == "error":
             row, column = min((int(rows[0]), column) for column, rows in found.items())
             hint = "" if self.learns else f", or leave out {arg('missing', 'error')}"
-            raise DataError(f"{where(row, self.name(column))}: {NEVER_MISSING}{hint}")
+            name = self.name(column)
+            place = where(row, name) if where else f"row {row} (counted from 0), column {name!r}"
+            raise DataError(f"{place}: {NEVER_MISSING}{hint}")
         self.rows += len({row for rows in found.values() for row in rows.tolist()})
         for column, rows in found.items():
             self.columns[self.name(column)] += len(rows)

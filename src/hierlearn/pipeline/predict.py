@@ -22,9 +22,9 @@ import torch
 from hierlearn.datasets.images import Images
 from hierlearn.datasets.tables.arrow import ArrowChunk
 from hierlearn.datasets.tables.stream import Chunk, list_column
-from hierlearn.datasets.tables.table import is_frame
 from hierlearn.datasets.tables.write import as_arrow
 from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
+from hierlearn.hierarchy.names import is_frame
 from hierlearn.kernels.cpu import one_core_each
 from hierlearn.pipeline.answers import (
     ANSWER_ONLY,

@@ -667,7 +667,6 @@ class MemoryFolder:
     # ------------------------------------------------------------------ what is there
 
     def read(self) -> Pipeline:
-        """Fill the memory of the pipeline, and return it."""
         self.pipeline.fill(self.folder, self.files)
         return self.pipeline
 

@@ -206,27 +206,25 @@ def row_digests(pipeline: Pipeline, inputs: Any) -> Digests:
 
 
 def digests_of(inputs: Any, preprocessor: Any) -> Digests:
-    """Return the digests of rows in memory."""
     reads = None if preprocessor is None else preprocessor.reads
     if reads == "table":
         first = getattr(preprocessor, "steps", (preprocessor,))[0]  # all of a blend read the same
         return table_digests(first.read(inputs))
     if reads == "images":
-        return image_digests(inputs)
+        content = b"".join(digest[:8] for digest in as_images(inputs).digests())
+        return np.frombuffer(content, dtype="<u8").astype(np.uint64)
     if reads == "texts" or isinstance(inputs, list):
         return text_digests(inputs)
     if hasattr(inputs, "tocsr"):
         return sparse_digests(inputs.tocsr())
     values = np.asarray(inputs, dtype=np.float32)
     size = max(1, CELLS // max(1, values.shape[1]))
-    chunks = [number_digests(values[begin : begin + size]) for begin in range(0, len(values), size)]
-    return np.concatenate([np.zeros(0, dtype=np.uint64), *chunks])
-
-
-def image_digests(inputs: Any) -> Digests:
-    """Return the digests of images, by the content of their files."""
-    found = b"".join(digest[:8] for digest in as_images(inputs).digests())
-    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
+    found = np.zeros(len(values), dtype=np.uint64)
+    for begin in range(0, len(values), size):
+        part = found[begin : begin + size]
+        for column in number_bits(np.ascontiguousarray(values[begin : begin + size].T)):
+            part[:] = mix(part ^ column)
+    return found
 
 
 def mix(x: Digests) -> Digests:
@@ -242,14 +240,6 @@ def number_bits(values: NDArray[Any]) -> Digests:
     values = values.astype(np.float64) + 0.0  # -0 becomes 0
     values[np.isnan(values)] = np.nan
     return values.view(np.uint64)
-
-
-def number_digests(values: NDArray[np.float32]) -> Digests:
-    """Return the digests of (n, D) numbers."""
-    found = np.zeros(len(values), dtype=np.uint64)
-    for column in number_bits(np.ascontiguousarray(values.T)):
-        found = mix(found ^ column)
-    return found
 
 
 def text_digests(texts: Iterable[Any]) -> Digests:
@@ -280,7 +270,6 @@ def sparse_digests(rows: Any) -> Digests:
 
 
 def table_digests(table: Any) -> Digests:
-    """Return the digests of the rows of a mixed table."""
     found = np.zeros(len(table), dtype=np.uint64)
     for column in table.columns.values():
         if column.dtype.kind == "O":

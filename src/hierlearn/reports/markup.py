@@ -78,7 +78,6 @@ def heights(highest: int) -> str:
 
 
 def asset(name: str, package: str = "hierlearn.reports") -> str:
-    """Return a file of a package."""
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -108,7 +108,6 @@ def wrong_color(levels: int, depth: int) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """Return a line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
@@ -339,19 +338,13 @@ def risk_plot(leave: RiskCurve, stop: RiskCurve) -> str:
         f'<text x="{(left + right) / 2}" y="{foot + 35}" class="tick">levels answered, in %</text>'
     )
     for kind, curve in curves.items():
-        points = " ".join(
-            f"{x(100 * depth):.1f},{y(100 * risk):.1f}" for depth, risk in thinned(curve)
-        )
+        known = np.flatnonzero(~np.isnan(curve.risk))  # where something is answered
+        if len(known) > 400:
+            known = known[np.linspace(0, len(known) - 1, 400).round().astype(int)]
+        ends = zip(curve.depth[known].tolist(), curve.risk[known].tolist(), strict=True)
+        points = " ".join(f"{x(100 * depth):.1f},{y(100 * risk):.1f}" for depth, risk in ends)
         lines.append(f'<polyline points="{points}" class="{kind}"/>')
     return "\n".join([*lines, "</svg>"])
-
-
-def thinned(curve: RiskCurve, most: int = 400) -> list[tuple[float, float]]:
-    """Return the points of a curve, at most some, without those where nothing is answered."""
-    known = np.flatnonzero(~np.isnan(curve.risk))
-    if len(known) > most:
-        known = known[np.linspace(0, len(known) - 1, most).round().astype(int)]
-    return list(zip(curve.depth[known].tolist(), curve.risk[known].tolist(), strict=True))
 
 
 def risk_table(leave: RiskCurve, stop: RiskCurve) -> str:

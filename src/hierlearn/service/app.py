@@ -580,7 +580,6 @@ class Paths:
 
 
 def read_page(name: str) -> str:
-    """Return a page of this package."""
     return resources.files("hierlearn.service").joinpath(name).read_text("utf-8")
 
 

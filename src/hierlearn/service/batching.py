@@ -135,7 +135,6 @@ class Batcher(Generic[Work]):
         self._thread = threading.Thread(target=self._run, daemon=True, name="hierlearn-batches")
 
     def start(self) -> None:
-        """Start the thread."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -400,7 +399,6 @@ class Service:
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def _count(self, queue: str, rows: int, seconds: float) -> None:
-        """Count a batch of a queue."""
         self.rows.labels(queue).inc(rows)
         self.batch_rows.labels(queue).observe(rows)
         self.batch_seconds.labels(queue).observe(seconds)

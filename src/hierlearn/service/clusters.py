@@ -17,7 +17,6 @@ import threading
 import time
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.service.engine import RETRIES, Data, Engine, FileData, count_cores, pickled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 
 SECONDS = 10  # to wait for an answer of a Ray cluster
@@ -66,30 +65,23 @@ def connect_ray(ray: Any, address: str | None, cpus: int | None = None) -> None:
         host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
         if colon and port.isdigit():
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
-        in_main = threading.current_thread() is threading.main_thread()
-        with same_sigterm() if in_main else nullcontext():
+        before = signal.getsignal(signal.SIGTERM)  # in whose place Ray puts its own
+        try:
             ray.init(
                 address=address or "local",
                 log_to_driver=False,
                 logging_level="ERROR",
                 **({} if address else here),
             )
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)
     except (OSError, RuntimeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise HierlearnError(
             f"no Ray cluster answers at {address or 'this machine'} ({reason}); check the address, "
             f"or leave it out to start Ray on this machine"
         ) from None
-
-
-@contextmanager
-def same_sigterm() -> Iterator[None]:
-    """Keep the handler of SIGTERM, in whose place Ray puts its own."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def load_stored(references: list[Any]) -> Any:

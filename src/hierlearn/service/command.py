@@ -167,7 +167,7 @@ def serve(model: shared.ModelFolder, **options: Any) -> None:
 
 def read_calibration(model: Pipeline, options: Mapping[str, Any], console: Any) -> Dataset | None:
     """Return the rows by which requests keep a risk, and say how many; None where none are."""
-    from hierlearn.cli.evaluate import calibration_rows
+    from hierlearn.cli.predict import calibration_rows
     from hierlearn.cli.rows import check_goes_with, label_notes
     from hierlearn.terminal import print_plain
 
@@ -204,7 +204,6 @@ def read_token(path: Path | None) -> str | None:
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the command to the command line."""
     register(app, serve, panel=MEMORY)
 
 
@@ -298,17 +297,19 @@ def predict_on_engine(
         PartFolder,
         PartJob,
         Record,
-        even_rows,
         header_of,
-        parts_beside,
         pieces_of,
     )
 
     out = Path(options["out"]).absolute()
     escape = options["escape_formulas"]
-    folder = PartFolder(parts_beside(out) if out.suffix else out, ending_of(options))
-    with named_from_here():
-        pieces = pieces_of(streams, even_rows(model, options["part_rows"] or ROWS))
+    parts = out.with_name(f"{out.name}.parts") if out.suffix else out
+    folder = PartFolder(parts, ending_of(options))
+    try:
+        # A backbone rounds differently in another batch, so parts begin where batches do.
+        batch = 1 if model.tile_size else model.batch_size()
+        rows = max(1, (options["part_rows"] or ROWS) // batch) * batch
+        pieces = pieces_of(streams, rows)
         job = PartJob(predictor, streams, pieces, names, folder, escape)
         given = {name: one for name, one in options.items() if name not in NOT_OF_ANSWERS}
         given["threshold"] = getattr(predictor.decoder, "threshold", None)  # calibrated or given
@@ -320,21 +321,12 @@ def predict_on_engine(
             folder.join(out, records, header_of(out, header))
         else:
             folder.finish(records)
+    except HierlearnError as error:  # workers know the entire paths of files
+        message = error.message.replace(f"{Path.cwd()}{os.sep}", "")
+        raise type(error)(message) from None
     columns = zip(*(one[1:6] for one in records), strict=True)
     rows, stopped, unanswered, formulas, size = map(sum, columns)
     return Record(len(records), rows, stopped, unanswered, formulas, size, "")
-
-
-@contextmanager
-def named_from_here() -> Iterator[None]:
-    """Name the files in errors from the current folder; workers know their entire paths."""
-    from hierlearn.errors import HierlearnError
-
-    try:
-        yield
-    except HierlearnError as error:
-        message = error.message.replace(f"{Path.cwd()}{os.sep}", "")
-        raise type(error)(message) from None
 
 
 def written_parts(

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.stream import TableStream
     from hierlearn.datasets.tables.table import TablePart
     from hierlearn.files.locations import Location
-    from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.pipeline.predict import Predictor
     from hierlearn.service.engine import Engine
 
@@ -86,7 +85,6 @@ class PartFolder:
         self.folder, self.ending = folder, ending
 
     def path(self, part: int) -> Path:
-        """Return the file of a part."""
         return self.folder / f"part-{part:05d}{self.ending}"
 
     def record_path(self, part: int) -> Path:
@@ -205,11 +203,6 @@ class PartFolder:
             self.folder.rmdir()
 
 
-def parts_beside(path: Path) -> Path:
-    """Return the folder that holds the parts of a file until it is complete."""
-    return path.with_name(f"{path.name}.parts")
-
-
 def header_of(path: Path, names: Sequence[str]) -> str:
     """Return the first line of a CSV or TSV file; none of Parquet."""
     from hierlearn.datasets.tables.write import DelimitedText
@@ -220,7 +213,6 @@ def header_of(path: Path, names: Sequence[str]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as a file of JSON."""
     return json.dumps(value, indent=1) + "\n"
 
 
@@ -284,8 +276,9 @@ class PartJob:
             "options": {name: str(value) for name, value in sorted(options.items())},
         }
 
-    def run(self, number: int) -> Record:
+    def run(self, number: int, *, on_step: Any = None) -> Record:
         """Predict on a part, and write its file and its record."""
+        del on_step  # a part is one step
         table, part, before = self.pieces[number]
         stream = self.streams[table].part(part)
         path = self.folder.path(number)
@@ -315,20 +308,6 @@ def pieces_of(streams: Sequence[TableStream], rows: int = ROWS) -> list[Piece]:
     if not pieces:
         raise streams[0].file.no_rows()
     return pieces
-
-
-def even_rows(pipeline: Pipeline, rows: int) -> int:
-    """Return how many rows a part has so that its batches are those of one process.
-
-    Where rows are computed in tiles, that is any number. A backbone rounds differently in another
-    batch, so there parts begin where batches do.
-
-    Args:
-        pipeline: the model.
-        rows: about how many.
-    """
-    batch = 1 if pipeline.tile_size else pipeline.batch_size()
-    return max(1, rows // batch) * batch
 
 
 def tables_in(source: str) -> list[Location]:
@@ -369,12 +348,6 @@ def identity(path: Location) -> list[Any]:
     return [str(path), held.st_size, held.st_mtime_ns]
 
 
-def run_part(job: PartJob, number: int, *, on_step: Any = None) -> Record:
-    """Write a part in a worker."""
-    del on_step
-    return job.run(number)
-
-
 def predict_parts(
     engine: Engine,
     job: PartJob,
@@ -395,7 +368,7 @@ def predict_parts(
     records: list[Record] = []
     failed: dict[int, BaseException] = {}
     given = list(numbers)
-    jobs = (Job(run_part, job, (number,)) for number in given if not failed)
+    jobs = (Job(PartJob.run, job, (number,)) for number in given if not failed)
     for end in engine.run(jobs):
         if end.error is None:
             records.append(end.value)

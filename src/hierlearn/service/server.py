@@ -113,7 +113,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named, because asyncio turns off the delay of small packets only where it sees TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -127,12 +126,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}, port {port}: {reason}; name another with host and port"
         ) from None
     return made
-
-
-def url_of(bound: socket.socket) -> str:
-    """Return the address of a socket as a URL."""
-    host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(service: Service, on_started: Callable[[str], None]) -> int:
@@ -151,7 +144,8 @@ def serve(service: Service, on_started: Callable[[str], None]) -> int:
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets=sockets)
-            on_started(url_of(bound))
+            host, port = bound.getsockname()[:2]
+            on_started(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
         async def shutdown(self, sockets: Any = None) -> None:
             service.ready = False

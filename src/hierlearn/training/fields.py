@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.registry import IMPORTED, Registry, installed
@@ -119,10 +119,14 @@ class Setting:
             f"{self.description.excluded}; use one of {', '.join(known)}"
         )
 
-    def _is_elsewhere(self, value: Any) -> bool:
-        """Whether a value names a backbone, or code that the registry finds elsewhere."""
-        if not isinstance(value, str) or not self.description.registry:
+    def _is_known(self, value: Any) -> bool:
+        """Whether a value is a choice, a backbone, or code that the registry finds elsewhere."""
+        if not self.description.registry:
+            return value in self.literals
+        if not isinstance(value, str):
             return False
+        if value in self.description.also:
+            return True
         if self.description.backbones:
             from hierlearn.backbones import names_backbone
 
@@ -136,15 +140,10 @@ class Setting:
         return getattr(import_module(module), name)
 
     @property
-    def limits(self) -> tuple[float | None, float | None, float | None]:
-        """What a value is at least, above and below."""
-        limits = self.description
-        return limits.at_least, limits.above, limits.below
-
-    @property
     def rule(self) -> str:
         """The limits as text, empty if there are none."""
-        low, above, below = self.limits
+        about = self.description
+        low, above, below = about.at_least, about.above, about.below
         if self.kind is int and low is not None and below is not None:
             return f"from {low:g} to {below - 1:g}"
         if low is not None and below is not None:
@@ -159,19 +158,18 @@ class Setting:
             return None
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if self.literals or self.description.registry:
-            known = self.choices()
-            if value not in known and not self._is_elsewhere(value):
-                raise HierlearnError(self._not_known(value, known))
+        listed = self.literals or self.description.registry
+        if listed and not self._is_known(value):
+            raise HierlearnError(self._not_known(value, self.choices()))
         if self.kind is dict:
             if not isinstance(value, Mapping):
                 raise HierlearnError(f"{arg(self.name)} must be a mapping, not {value!r}")
             return value
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
             raise HierlearnError(f"{arg(self.name)} must be {KINDS[self.kind]}, not {value!r}")
-        number: Any = value
-        low, above, below = self.limits
-        if self.rule and not (
+        about, number = self.description, cast("float", value)
+        low, above, below = about.at_least, about.above, about.below
+        if (low, above, below) != (None, None, None) and not (
             math.isfinite(number)
             and (low is None or number >= low)
             and (above is None or number > above)

@@ -92,10 +92,10 @@ def member_probabilities(
 
 
 def non_finite_member(
-    network: nn.Module, rows: Rows, read: Callable[[Any], HeadOutput], most: int = 64
+    network: nn.Module, rows: Rows, read: Callable[[Any], HeadOutput]
 ) -> int | None:
     """Return the first member whose probabilities on the first rows are not finite, if any."""
-    first = torch.arange(min(len(rows), most), device=rows.device)
+    first = torch.arange(min(len(rows), 64), device=rows.device)
     batches = batches_of(rows, FEW, first)
     wrong: set[int] = set()
     for p in run_network(network, lambda x: read(network(x)).probabilities, batches):

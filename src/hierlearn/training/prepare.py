@@ -43,7 +43,7 @@ from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
 from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in
 from hierlearn.networks.estimator import estimator_heads
-from hierlearn.networks.heads import options_from_labels
+from hierlearn.networks.heads import HEADS
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.sparse_linear import sparse_linear_heads
@@ -170,7 +170,7 @@ def prepare(
     whole = isinstance(inputs, RowGroups) and np.array_equal(picked, np.arange(len(dataset)))
     raw = replace(dataset, splits={}) if whole else dataset.take(picked)
     embedder = options.encoder or fitted_embedder(raw, plan, device)
-    train_set = embedded(raw, embedder)
+    train_set = raw if embedder is None else embedded(raw, embedder)
     labels = labels_of_rows(train_set.labels, dataset.hierarchy, unlabeled_descendants=policy)
     check_learnable(raw, labels)
 
@@ -206,7 +206,8 @@ def prepare(
 
     valid = None
     if len(held_out):
-        held = embedded(dataset.take(held_out), embedder)
+        held = dataset.take(held_out)
+        held = held if embedder is None else embedded(held, embedder)
         truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
     rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
@@ -273,14 +274,16 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
         rows = np.flatnonzero(left)
     if "valid" in splits:
         return rows, splits["valid"]
+    if not plan.valid_fraction:
+        return np.sort(rows), rows[:0]
     count = round(plan.valid_fraction * len(rows))
-    if plan.valid_fraction and not 0 < count < len(rows):
+    if not 0 < count < len(rows):
         raise HierlearnError(
             f"a fraction of {plan.valid_fraction} of {len(rows)} rows is {count} rows"
         )
     seed = Settings.from_dict(plan.settings).seed
     order = torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()
-    if count and dataset.ids is not None:
+    if dataset.ids is not None:
         # Rows of one id, such as the recordings of a patient, stay together.
         _, groups = np.unique([str(dataset.ids[row]) for row in rows], return_inverse=True)
         first = np.full(len(rows), len(rows))
@@ -452,7 +455,10 @@ def network_spec(
     options = dict(recipe.network_options)
     heads = {}
     if recipe.head != "linear" or recipe.head_options or joint:
-        own = dict(options_from_labels(recipe.head, recipe.head_options, labels))
+        own = dict(recipe.head_options)
+        determined: Any = getattr(HEADS.get(recipe.head), "options_from_labels", None)
+        if determined is not None:  # by the training labels
+            own |= determined(labels, recipe.head_options)
         if recipe.head == "linear":
             own = {**linear_options(recipe.link, loss), **own}
         heads[MAIN] = HeadSpec(recipe.head, own)
@@ -631,10 +637,8 @@ def by_column(encoders: Mapping[str, Any], table: Table) -> dict[str, Any]:
     return {**dict.fromkeys(texts, encoders[ALL]), **named}
 
 
-def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any] | None) -> Dataset:
-    """Return a dataset of the numbers that an encoder gives; without one, the dataset as it is."""
-    if embedder is None:
-        return dataset
+def embedded(dataset: Dataset, embedder: Preprocessor[Any, Any]) -> Dataset:
+    """Return a dataset of the numbers that an encoder gives."""
     found = [embedder.transform(part) for part in dataset.input_parts()]
     return replace(dataset, inputs=np.concatenate(found), feature_names=())
 
@@ -681,8 +685,6 @@ def summary(prepared: Prepared) -> str:
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
     for staged in staged_networks(prepared.network)[:1]:
         length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
-    if settings.optimizer == "trees":
-        length = "grown at once"
     links = ""
     if prepared.overrides_link or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
@@ -703,16 +705,22 @@ def summary(prepared: Prepared) -> str:
         if settings.optimizer == "none":
             trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
             length = "nothing is trained"
-    for sparse in sparse_linear_heads(prepared.network)[:1]:
-        trained_by = f"linear SVMs, {sparse.strategy}"
+    solver = settings.optimizer
+    if solver == "linear" and (svms := sparse_linear_heads(prepared.network)):
+        trained_by = f"linear SVMs, {svms[0].strategy}"
         length = f"solved at once with penalty {settings.l2_penalty:.3g}"
-    for fitted in estimator_heads(prepared.network)[:1]:
-        trained_by, length = f"{type(fitted.make()).__name__}, {fitted.strategy}", "fitted at once"
-    forests = forest_heads(prepared.network)
-    if forests:
+    if solver == "estimator" and (estimators := estimator_heads(prepared.network)):
+        kind = type(estimators[0].make()).__name__
+        trained_by, length = f"{kind}, {estimators[0].strategy}", "fitted at once"
+    if solver == "trees" and (forests := forest_heads(prepared.network)):
         kind = "trees of a random forest" if forests[0].kind == FOREST else "extremely random trees"
         least = plural(forests[0].min_samples_leaf, "row")
-        trained_by = f"{forests[0].trees} {kind} (at least {least} per leaf)"
+        trained_by, length = (
+            f"{forests[0].trees} {kind} (at least {least} per leaf)",
+            "grown at once",
+        )
+    if solver == "kernel":
+        trained_by, length = "a kernel machine", "solved at once"
     encoder, step = "", prepared.preprocessor
     first: Any = step.first if isinstance(step, ChainPreprocessor) else step
     if isinstance(first, EmbedPreprocessor):

@@ -82,13 +82,13 @@ def mean(values: list[float | None]) -> float:
 def progress_bar(what: str, steps: int, done: int = 0, *, show: bool = True) -> Iterator[Progress]:
     """Show a bar on the terminal while training, or a line now and then where there is none."""
     progress = Progress()
+    if not show:
+        yield progress
+        return
     from hierlearn.terminal import Console, ProgressLines
     from hierlearn.terminal import progress as make_bar
 
     console = Console(stderr=True)
-    if not show:
-        yield progress
-        return
     if not console.is_terminal:
         progress._bar = ProgressLines(what, steps, done)
         yield progress
@@ -113,10 +113,9 @@ class EpochLog:
         kept = [record for record in read_log(path) if record["epoch"] <= epochs]
         with atomic_write(path) as file:
             file.writelines(json_line(record) for record in kept)
-        self._writer = summary_writer(path.parent / "tensorboard") if tensorboard else None
+        self._writer = find_tensorboard()(str(path.parent / "tensorboard")) if tensorboard else None
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Append the record of an epoch."""
         append_text(self.path, json_line(record))
         if self._writer is not None:
             for name, value in scalars(record).items():
@@ -134,11 +133,6 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     for level, value in enumerate(record.get("selected_by_level", ()), start=1):
         found[f"selected/level {level}"] = value
     return found
-
-
-def summary_writer(folder: Path) -> Any:
-    """Return TensorBoard's writer, or raise with what to install."""
-    return find_tensorboard()(str(folder))
 
 
 def find_tensorboard() -> Any:

@@ -110,11 +110,6 @@ OF_BATCHES = (
 RUN = "The run"  # the panel of --help for what does not change the model
 
 
-def is_one_number(metric: Any) -> bool:
-    """Whether a metric is a single number that can improve."""
-    return not metric.by_level and metric.direction in ("up", "down")
-
-
 @documented
 @dataclass(frozen=True)
 class Settings:
@@ -171,7 +166,7 @@ class Settings:
         "au-prc",
         "Metric of the validation rows, for early stopping.",
         registry="hierlearn.metrics:METRICS",
-        only=is_one_number,
+        only=lambda metric: not metric.by_level and metric.direction in ("up", "down"),
         excluded="not a single number to improve",
     )
     patience: int | None = setting(

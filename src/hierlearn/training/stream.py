@@ -200,7 +200,6 @@ class ShardOrder:
         self._last: tuple[int, Tensor] = (-1, torch.zeros(0, dtype=torch.int64))
 
     def batch(self, place: int) -> Tensor:
-        """Return the rows of this shard in a batch."""
         begin = place * share_count(self.size, self.shard, self.shards)
         count = min(self.size, self.total - place * self.size)
         end = begin + share_count(count, self.shard, self.shards)

@@ -246,7 +246,6 @@ class ParquetFile(TableFile):
         return self._chunk(self._read_group(group, list(columns)), int(self.group_offsets[group]))
 
     def place_of(self, group: int) -> tuple[Location, int]:
-        """Return the file of a group, and its number in that file."""
         file, number = self._groups[group]
         return self.files[file], number
 

@@ -147,7 +147,6 @@ def base_kind(kind: str) -> str:
 
 
 def date_format(kind: str) -> str:
-    """Return the format of the dates of a kind."""
     return kind.partition(":")[2] or ISO
 
 
@@ -201,7 +200,15 @@ def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
         found = FoundKind("text")
     if len(counts) == 1 and total == rows:
         return replace(found, skip=ONE_VALUE)
-    if total >= ID_ROWS and len(counts) == total and looks_like_id(name, counts, found.kind):
+    if total < ID_ROWS or len(counts) < total:
+        return found
+    if found.kind == "category":  # different strings without blanks name rows
+        texts = list(map(str.strip, map(str, counts)))
+        is_id = all(texts) and BLANK.search("|".join(texts)) is None
+    else:  # and integers, where the column is called so
+        integers = found.kind == "number" and ID_NAME.search(name) is not None
+        is_id = integers and all(parse_number(str(value)).is_integer() for value in counts)
+    if is_id:
         return replace(found, skip=LIKE_AN_ID)
     return found
 
@@ -230,7 +237,6 @@ def without_missing(counts: Counter[Any]) -> Counter[Any]:
 
 
 def is_boolean(values: Iterable[Any]) -> bool:
-    """Whether values are booleans, or words for them."""
     words: set[Any] = set()
     for value in values:
         is_bool = isinstance(value, (bool, np.bool_))
@@ -284,16 +290,6 @@ def is_text(counts: Counter[Any], total: int) -> bool:
     for value, count in counts.items():
         words += count * len(str(value).split())
     return words >= WORDS * total
-
-
-def looks_like_id(name: str, values: Iterable[Any], kind: str) -> bool:
-    """Whether different values name rows: strings without blanks, or integers of such a name."""
-    if kind == "category":
-        texts = list(map(str.strip, map(str, values)))
-        return all(texts) and BLANK.search("|".join(texts)) is None
-    if kind != "number" or not ID_NAME.search(name):
-        return False
-    return all(parse_number(str(value)).is_integer() for value in values)
 
 
 # ---------------------------------------- cells as values

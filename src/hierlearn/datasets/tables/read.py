@@ -161,7 +161,6 @@ class Columns:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kinds of columns that are given."""
         return {**self.column_kinds, **({} if self.text is None else {self.text: "text"})}
 
     @property
@@ -173,7 +172,6 @@ class Columns:
         return (*labels, *(self.levels or ()), *split, *ids)
 
     def inputs_of(self, file: TableFile) -> tuple[str, ...]:
-        """Return the input columns of a file that has all columns named."""
         file.check_columns(self.annotations)
         file.check_columns(self.ignore or ())
         if self.embeddings is not None:

@@ -146,7 +146,6 @@ class TableStream:
         return self.file.parts(rows)
 
     def part(self, part: TablePart) -> TableStream:
-        """Return the stream of a part."""
         found = copy(self)
         found.vectors = copy(self.vectors)
         found.file = self.file.part(part)

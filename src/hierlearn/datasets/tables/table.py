@@ -412,7 +412,6 @@ class TableFile(ABC):
         return [TablePart(0, None)]
 
     def part(self, part: TablePart) -> TableFile:
-        """Return a part of the table as a table."""
         found = copy(self)
         found.within, found.num_rows = part, part.rows
         return found
@@ -436,7 +435,6 @@ class TableFile(ABC):
             )
 
     def no_rows(self) -> DataError:
-        """Return the error of a table without rows."""
         return DataError(f"{self.path} has a header but no rows")
 
 
@@ -467,7 +465,6 @@ class TypedColumns:
 
     @property
     def used(self) -> list[str]:
-        """The columns that are used."""
         return [name for name in self.names if name not in self.skipped]
 
     @property
@@ -484,7 +481,6 @@ class TypedColumns:
         return used[0] if len(used) == 1 and self.kinds[used[0]] == "text" else None
 
     def table(self, order: Sequence[str] = ()) -> Table:
-        """Return the columns that are used, as a table."""
         columns = {name: self.columns[name] for name in self.used}
         return Table(columns, self.kinds, {**self.ignored, **self.skipped}, order)
 
@@ -631,16 +627,6 @@ class FrameChunk(TableChunk):
         except TypeError:  # polars takes neither argument
             values = series.to_numpy().astype(np.float64)
         return values, np.isnan(values)
-
-
-def is_frame(X: Any) -> bool:
-    """Whether inputs are a frame of pandas or polars."""
-    return all(hasattr(X, name) for name in ("columns", "dtypes", "shape"))
-
-
-def is_numeric(frame: Any) -> bool:
-    """Whether every column of a frame is of a numeric or boolean type."""
-    return all(PLAIN.match(str(dtype).lower()) for dtype in list(frame.dtypes))
 
 
 def table_from_frame(frame: Any, kinds: Mapping[str, str] | None = None) -> Table | None:

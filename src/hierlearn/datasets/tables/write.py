@@ -195,7 +195,14 @@ class DelimitedText:
     def __init__(self, names: Sequence[str], delimiter: str) -> None:
         self.names = names
         self.delimiter = delimiter
-        self._special = re.compile(f"[{re.escape(quoted_characters(delimiter))}]")
+        quoted = ""  # whether csv quotes a carriage return depends on Python
+        for character in f'{delimiter}"\r\n':
+            text = io.StringIO()
+            csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(
+                [f"a{character}a", ""]
+            )
+            quoted += character if text.getvalue().startswith('"') else ""
+        self._special = re.compile(f"[{re.escape(quoted)}]")
         # The texts of the values of columns with the same codes, held with what they were made of.
         self._texts: dict[tuple[int, ...], tuple[list[Sequence[Any]], list[str]]] = {}
 
@@ -204,7 +211,6 @@ class DelimitedText:
         return self._lines([self._cells([name]) for name in self.names])
 
     def rows(self, columns: Mapping[str, Sequence[Any]]) -> str:
-        """Return rows, given as columns by name."""
         found: list[Sequence[str]] = []
         chosen: list[Any] = [columns[name] for name in self.names]
         # Neighbors with the same codes are one column, whose texts are made once per value.
@@ -260,16 +266,6 @@ def as_texts(cells: Any) -> list[str]:
     return ["" if cell is None else cell if isinstance(cell, str) else str(cell) for cell in cells]
 
 
-def quoted_characters(delimiter: str) -> str:
-    """Return the characters that csv quotes; whether a carriage return is one depends on Python."""
-    found = ""
-    for character in f'{delimiter}"\r\n':
-        text = io.StringIO()
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow([f"a{character}a", ""])
-        found += character if text.getvalue().startswith('"') else ""
-    return found
-
-
 # ---------------------------------------- columns of few values
 
 
@@ -303,7 +299,6 @@ class CodedColumn(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the cells as an array."""
         del copy
         return np.asarray(self.values, dtype=dtype)[self.codes]
 

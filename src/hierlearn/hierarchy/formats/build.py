@@ -24,7 +24,6 @@ from hierlearn.hierarchy.names import (
     level_path,
     natural_ranks,
     set_title,
-    split_path,
     warn_of_gaps,
 )
 from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
@@ -563,7 +562,11 @@ def nodes_from_paths(
                 raise HierarchyError(f"path {number} is {path!r}, which is not text")
             if listed.setdefault(path, number) != number:
                 raise source.duplicate(f"path {path!r}", listed[path], number)
-            node = nodes.add_path(split_path(path, sep))
+            parts = path.split(sep)
+            check_depth(len(parts))
+            if not all(part.strip() for part in parts):
+                raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
+            node = nodes.add_path(parts)
             if title is not None:
                 nodes.set_title(node, title)
     except HierarchyError as error:

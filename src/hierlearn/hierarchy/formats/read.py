@@ -102,8 +102,16 @@ def read_hierarchy(
 
 def read_json(path: Path, sep: str, form: str | None = None, root: str | None = None) -> Hierarchy:
     """Read any of the JSON forms."""
+
+    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise HierarchyError(f"duplicate path: the key {repeated!r} occurs twice in one object")
+        return found
+
     text = read_text(path)
-    value = parse_json(text, path, HierarchyError, object_pairs_hook=_no_repeats)
+    value = parse_json(text, path, HierarchyError, object_pairs_hook=no_repeats)
     if isinstance(value, dict) and value.get("format") == FORMAT:
         if form is not None or root is not None:
             raise HierarchyError("the file was written by to_json and needs no form and no root")
@@ -135,15 +143,6 @@ def check_root(form: str, root: str | None) -> None:
         raise HierarchyError(
             f"{arg('root=')} names a node of edges or parent maps; {form} have none"
         )
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = Counter(key for key, _ in pairs)
-        repeated = keys.most_common(1)[0][0]
-        raise HierarchyError(f"duplicate path: the key {repeated!r} occurs twice in one object")
-    return found
 
 
 def json_form(value: Any) -> str:

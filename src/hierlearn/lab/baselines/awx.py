@@ -48,7 +48,6 @@ class AWXLink(Link):
 
     @property
     def options(self) -> dict[str, float]:
-        """The order."""
         return {"order": self.order}
 
     def log_p(self, logits: Tensor) -> Tensor:

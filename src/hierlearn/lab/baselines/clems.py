@@ -63,6 +63,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.training.choose import Facts
 
     Costs = NDArray[np.float32]
     Floats = NDArray[np.float64]
@@ -259,13 +259,6 @@ class CLEMSLoss(Loss):
         return targets.shape[-2]
 
 
-def hier_dist_costs(truth: Labels, answers: Labels) -> Costs:
-    """Return (S, K) the heights of lowest common ancestors, averaged over both directions."""
-    found: Costs = mean_heights(truth, answers) + mean_heights(answers, truth).T
-    found /= 2
-    return found
-
-
 def mean_heights(sets: Labels, others: Labels) -> Costs:
     """Return (S, K) the mean height, over the classes of a set, to the nearest of another."""
     heights = nearest_heights(others)  # (K, C)
@@ -293,24 +286,16 @@ def nearest_heights(sets: Labels) -> Costs:
     return heights.numpy()
 
 
-def hamming_costs(truth: Labels, answers: Labels) -> Costs:
-    """Return (S, K) how many classes are in one set only."""
-    shared, sizes = overlaps(truth, answers)
-    return sizes - 2 * shared
-
-
-def hier_f1_costs(truth: Labels, answers: Labels) -> Costs:
-    """Return (S, K) 1 - F1; two sets without a class agree."""
-    shared, sizes = overlaps(truth, answers)
-    return np.where(sizes == 0, 0, 1 - 2 * shared / np.maximum(sizes, 1)).astype(np.float32)
-
-
-def overlaps(truth: Labels, answers: Labels) -> tuple[Costs, Costs]:
-    """Return (S, K) the classes in both sets, and the summed sizes of the two."""
+def set_costs(truth: Labels, answers: Labels, *, f1: bool) -> Costs:
+    """Return (S, K) how many classes are in one set only; or 1 - F1, 0 of two empty sets."""
     classes = len(truth.hierarchy)
-    shared = (csr(truth.closed, classes) @ csr(answers.closed, classes).T).toarray()
-    sizes = np.diff(truth.closed[0])[:, None] + np.diff(answers.closed[0])
-    return shared.astype(np.float32), sizes.astype(np.float32)
+    both = (csr(truth.closed, classes) @ csr(answers.closed, classes).T).toarray()
+    shared: Costs = both.astype(np.float32)
+    lengths = np.diff(truth.closed[0])[:, None] + np.diff(answers.closed[0])
+    sizes: Costs = lengths.astype(np.float32)
+    if f1:
+        return np.where(sizes == 0, 0, 1 - 2 * shared / np.maximum(sizes, 1)).astype(np.float32)
+    return sizes - 2 * shared
 
 
 def csr(sets: tuple[Ints, Ints], classes: int, values: Any = None) -> Any:
@@ -323,9 +308,12 @@ def csr(sets: tuple[Ints, Ints], classes: int, values: Any = None) -> Any:
 
 
 COSTS: dict[str, Callable[[Labels, Labels], Costs]] = {
-    "hier-dist": hier_dist_costs,
-    "hamming": hamming_costs,
-    "hier-f1": hier_f1_costs,
+    # The heights of lowest common ancestors, averaged over both directions.
+    "hier-dist": lambda truth, answers: (
+        (mean_heights(truth, answers) + mean_heights(answers, truth).T) * np.float32(0.5)
+    ),
+    "hamming": partial(set_costs, f1=False),
+    "hier-f1": partial(set_costs, f1=True),
 }
 
 
@@ -541,12 +529,10 @@ class EmbeddedOutput(HeadOutput):
 
     @property
     def probabilities(self) -> Tensor:
-        """The probability of every node."""
         return self.log_p.exp()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The embeddings."""
         return (self.embeddings,)
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> EmbeddedOutput:
@@ -737,19 +723,13 @@ def classical_start(squared: Tensor, size: int, seed: int, noise: float = 1e-3) 
     return points
 
 
-def clems_rule(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of a regression to label points.
-
-    One path per row: the sets are few and can have many dimensions.
-    """
-    if not facts.one_path:
-        return plain(facts)
-    return {**plain(facts), "head_options": {"size": 256, "temperature": 0.03}}
-
-
 CLEMS = Recipe(
     "clems",
     "CLEMS: label sets as points by the cost of mistakes, the nearest answers (Huang 2017)",
     head="clems",
-    rule=clems_rule,
+    # One path per row: the sets are few and can have many dimensions.
+    rule=lambda facts: {
+        **plain(facts),
+        **({"head_options": {"size": 256, "temperature": 0.03}} if facts.one_path else {}),
+    },
 )

@@ -84,7 +84,10 @@ class RandomWalkLink(Link):
             "base": base,
         }
         self.restart = float(restart)
-        self.steps = steps_that_matter(self.restart) if steps is None else steps
+        if steps is None:  # until a walk goes on with a probability of at most REST
+            stays = math.log1p(-self.restart) if self.restart < 1 else -math.inf
+            steps = min(math.ceil(math.log(REST) / stays), MOST_STEPS)
+        self.steps = steps
         found = steps_of(self.hierarchy, siblings=siblings)
         log_degrees = np.log(found.degrees)
         starts = np.concatenate([found.starts, found.members])
@@ -149,13 +152,6 @@ def log_add_at(values: Tensor, index: Tensor, count: int) -> Tensor:
         peak = (empty - math.inf).scatter_reduce(-1, index.expand_as(values), values, "amax")
     sums = add_at(empty, index, (values - select(peak, index)).exp())
     return peak + sums.log()
-
-
-def steps_that_matter(restart: float) -> int:
-    """Return the steps after which a walk goes on with a probability of at most REST."""
-    if restart == 1:
-        return 0
-    return min(math.ceil(math.log(REST) / math.log1p(-restart)), MOST_STEPS)
 
 
 class Steps(NamedTuple):

@@ -74,7 +74,6 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.losses.loss import WeightedOptions
-    from hierlearn.training.choose import Facts
 
     Floats = NDArray[np.float64]
 
@@ -313,7 +312,6 @@ class ScaledSoftmaxLink(Link):
 
     @property
     def options(self) -> dict[str, float]:
-        """The temperature."""
         return {"temperature": self.temperature}
 
     def log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -492,15 +490,12 @@ def table_vectors(path: Path, space: LabelSpace) -> Floats:
     return kept
 
 
-def devise_rule(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of DeViSE: as ``plain``, with more dropout for numbers."""
-    options = {"dropout": 0.5} if facts.kind == "numbers" else {}
-    return {**plain(facts), "network_options": options}
-
-
 DEVISE = Recipe(
     "devise",
     "DeViSE: the nearest of label vectors from the taxonomy or a file (Frome 2013)",
     head="devise",
-    rule=devise_rule,
+    rule=lambda facts: {  # as ``plain``, with more dropout for numbers
+        **plain(facts),
+        "network_options": {"dropout": 0.5} if facts.kind == "numbers" else {},
+    },
 )

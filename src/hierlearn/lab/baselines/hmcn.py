@@ -242,7 +242,6 @@ class BatchNorm(nn.Module):
 
     @classmethod
     def stack(cls, layers: Sequence[BatchNorm]) -> BatchNorm:
-        """Return one layer for all members."""
         new = cls.__new__(cls)
         nn.Module.__init__(new)
         for name in ("weight", "bias"):
@@ -329,11 +328,6 @@ class HMCNLoss(BCELoss):
         return losses + self.penalty * violations(p, self.child_ids, self.parent_ids)
 
 
-def hmcn_f_rule(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of HMCN-F: as ``plain``, but longer where labels are several."""
-    return plain(facts, HMCN_STEPS)
-
-
 def hmcn_r_rule(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of HMCN-R: as ``plain``, but still shorter where labels are several."""
     epochs = plain(facts)["settings"]["epochs"]
@@ -346,7 +340,7 @@ HMCN_F = Recipe(
     "hmcn",
     "HMCN-F: a layer per level, local and global outputs (Wehrmann 2018)",
     network="hmcn-f",
-    rule=hmcn_f_rule,
+    rule=lambda facts: plain(facts, HMCN_STEPS),  # longer where labels are several
 )
 HMCN_R = Recipe(
     "hmcn",

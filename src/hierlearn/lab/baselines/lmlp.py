@@ -88,7 +88,6 @@ class LocalMLPs(StagedNetwork):
 
     @property
     def part_classes(self) -> Sequence[slice]:
-        """The classes of every level."""
         return self.link.hierarchy.level_slices
 
     def forward(self, x: Tensor | SparseRows) -> HeadOutput:

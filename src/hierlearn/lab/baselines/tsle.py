@@ -215,7 +215,6 @@ class EncodedOutput(HeadOutput):
 
     @classmethod
     def of(cls, logits: Tensor, link: Link, encodings: Tensor, coder: TSLEHead) -> EncodedOutput:
-        """Return the output of logits with encodings."""
         new = cls.from_logits(logits, link)
         assert isinstance(new, EncodedOutput)
         new.encodings, new.coder = encodings, coder

@@ -30,11 +30,10 @@ from hierlearn.memory.search import TINY
 from hierlearn.training.recipes import Recipe, quick
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.memory.compare import Candidates, SetCandidates
-    from hierlearn.training.choose import Facts
 
 
 RATE = 10.0  # how much faster than others these parameters are learned
@@ -58,7 +57,6 @@ class NodeWeights(nn.Module):
 
     @classmethod
     def stack(cls, several: Sequence[NodeWeights]) -> NodeWeights:
-        """Return the weights of all members."""
         new = cls(0, 0)
         new.exponents = nn.Parameter(torch.stack([one.exponents.detach() for one in several]))
         return new
@@ -256,15 +254,12 @@ def nearest(
     return values, numbers.gather(1, order)
 
 
-def verma_rule(facts: Facts) -> Mapping[str, Any]:
-    """Return the settings of ``quick`` with a metric per class."""
-    found = quick(facts)
-    return {**found, "head_options": {**found["head_options"], "metric": "node"}}
-
-
 VERMA = Recipe(
     "bce",
     "a memory with a metric per class, averaged along paths (Verma 2012)",
     head="neighbors",
-    rule=verma_rule,
+    rule=lambda facts: {
+        **(found := quick(facts)),
+        "head_options": {**found["head_options"], "metric": "node"},
+    },
 )

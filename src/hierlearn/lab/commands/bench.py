@@ -82,7 +82,14 @@ def bench(
     chosen = given(options, [name for name in options if name not in OWN])
     names = None if options["losses"] is None else split_names(options["losses"])
     if names is not None:
-        check_losses(names)
+        from hierlearn.errors import unknown_name
+        from hierlearn.losses import LOSSES
+
+        if not names:
+            raise HierlearnError("no loss is named; name at least one")
+        for name in names:
+            if name not in LOSSES and name not in FORMS:
+                raise HierlearnError(unknown_name("loss", name, [*LOSSES, *FORMS]))
     figures = (
         without_data(chosen, options, names)
         if data is None
@@ -100,6 +107,8 @@ def without_data(
     chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
 ) -> dict[str, Any]:
     """Time losses on random labels, and return the figures."""
+    import torch
+
     from hierlearn.cli.rows import check_goes_with, check_not_given, open_hierarchy
     from hierlearn.hierarchy import LabelSpace
     from hierlearn.terminal import Console
@@ -120,7 +129,8 @@ def without_data(
         hierarchy = spread(sizes.get("classes", CLASSES), sizes.get("depth", DEPTH))
     rows, device = settings["batch_size"], find_device(settings["device"])
     check_batch(rows, len(hierarchy))
-    targets = random_targets(hierarchy, rows).to(device)
+    drawn = torch.randint(0, len(hierarchy), (rows,), generator=torch.Generator().manual_seed(0))
+    targets = hierarchy.encode(drawn.tolist(), numbers=True).to(device)
     losses = bench_losses(Console(), LabelSpace.of(hierarchy), targets, names, options["rounds"])
     return {"device": device_name(device), "epoch": None, "losses": losses}
 
@@ -398,27 +408,6 @@ def spread(classes: int, depth: int) -> Hierarchy:
         parents += [first + place * count // size if count else -1 for place in range(size)]
         first, count = begin, size
     return Hierarchy.from_parents(parents)
-
-
-def random_targets(hierarchy: Hierarchy, rows: int) -> Tensor:
-    """Return (N, C) targets of rows with one random label each."""
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randint(0, len(hierarchy), (rows,), generator=generator)
-    return hierarchy.encode(drawn.tolist(), numbers=True)
-
-
-def check_losses(names: Sequence[str]) -> None:
-    """Raise on no names, and on one that is not known."""
-    from hierlearn.errors import unknown_name
-    from hierlearn.losses import LOSSES
-
-    if not names:
-        raise HierlearnError("no loss is named; name at least one")
-    for name in names:
-        if name not in LOSSES and name not in FORMS:
-            raise HierlearnError(unknown_name("loss", name, [*LOSSES, *FORMS]))
 
 
 def time_losses(

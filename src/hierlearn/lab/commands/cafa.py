@@ -224,7 +224,6 @@ def information_of(
 
 
 def curves(model: Pipeline, rows: Dataset, ic: Tensor) -> dict[str, CafaCurve]:
-    """Return the curve of each namespace."""
     from hierlearn.cli.output import working
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.cafa import cafa_curves
@@ -238,7 +237,6 @@ def curves(model: Pipeline, rows: Dataset, ic: Tensor) -> dict[str, CafaCurve]:
 
 
 def described(curve: CafaCurve, threshold: float | None) -> dict[str, Any]:
-    """Return the figures of a curve."""
     found: dict[str, Any] = {
         "rows": curve.rows,
         "fmax": curve.fmax,

@@ -39,20 +39,16 @@ def demo(
     console = Console(record=svg is not None, width=WIDTH if svg is not None else None)
     show(console, found)
     if svg is not None:
-        write_svg(svg, console.export_svg(title="hierlearn demo"))
+        import re
+
+        from hierlearn.files.writing import atomic_write
+
+        drawing = console.export_svg(title="hierlearn demo")
+        fonts = r"@font-face \{.*?\}\s*|<!--.*?-->\s*"  # which it would load from the web
+        with atomic_write(svg) as file:
+            file.write(re.sub(fonts, "", drawing, flags=re.DOTALL))
     print_plain(
         plain,
         f"wrote {out / 'model'}; ask it yourself in Python: "
         f'hierlearn.load("{out / "model"}").predict(["stomach flu"])',
     )
-
-
-def write_svg(path: Path, drawing: str) -> None:
-    """Write a drawing without the fonts that it would load from the web."""
-    import re
-
-    from hierlearn.files.writing import atomic_write
-
-    alone = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
-    with atomic_write(path) as file:
-        file.write(re.sub(r"<!--.*?-->\s*", "", alone, flags=re.DOTALL))

@@ -78,7 +78,11 @@ def split_groups(
     left = Counter(label for own in classes.values() for label in own)
     room = {"test": int(fraction * len(groups)), "valid": int(fraction * len(groups))}
     drawn: dict[int, str] = {}
-    order = sorted(sizes.keys() - set(training), key=lambda group: _hash(f"{seed}/{names[group]}"))
+
+    def looks_random(group: int) -> bytes:
+        return hashlib.sha256(f"{seed}/{names[group]}".encode()).digest()
+
+    order = sorted(sizes.keys() - set(training), key=looks_random)
     for group in order:
         if any(left[label] <= 1 for label in classes[group]):
             continue
@@ -92,7 +96,3 @@ def split_groups(
     return {
         name: np.flatnonzero(found == name).astype(np.int64) for name in ("train", "valid", "test")
     }
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

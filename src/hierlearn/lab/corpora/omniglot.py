@@ -115,19 +115,15 @@ def read_titles(classes: Iterable[str]) -> dict[str, str]:
 
 def scaled_down(images: NDArray[np.bool_], side: int) -> NDArray[np.float32]:
     """Average areas of images (N, H, W) so that they become (N, side, side)."""
-    rows, columns = (_shares(length, side) for length in images.shape[1:])
+    weights = []  # (side, length): how much each of ``length`` pixels adds to each of ``side``
+    for length in images.shape[1:]:
+        edges, pixels = np.linspace(0, length, side + 1), np.arange(length)
+        begin = np.maximum(edges[:-1, None], pixels)
+        end = np.minimum(edges[1:, None], pixels + 1)
+        weights.append((np.clip(end - begin, 0, None) * side / length).astype(np.float32))
+    rows, columns = weights
     found: NDArray[np.float32] = rows @ images.astype(np.float32) @ columns.T
     return found
-
-
-def _shares(length: int, side: int) -> NDArray[np.float32]:
-    """Return (side, length): how much each of ``length`` pixels adds to each of ``side``."""
-    edges = np.linspace(0, length, side + 1)
-    pixels = np.arange(length)
-    begin = np.maximum(edges[:-1, None], pixels)
-    end = np.minimum(edges[1:, None], pixels + 1)
-    shares: NDArray[np.float32] = (np.clip(end - begin, 0, None) * side / length).astype(np.float32)
-    return shares
 
 
 def _split_by_person(people: list[int], seed: int) -> dict[str, NDArray[np.int64]]:

@@ -73,7 +73,13 @@ def rank_diagram(summary: Mapping[str, Any]) -> Figure:
     def place(rank: float) -> float:
         return (count - rank) * AXIS / (count - 1)
 
-    rank_axis(axes, count, place(1) - place(2))
+    # The axis of ranks, the best to the right; of many ranks, only some are numbered.
+    axes.plot([0, AXIS], [0, 0], color="black", linewidth=1)
+    apart = next(one for one in (1, 5, 10, 50, count) if count <= TICKS * one)
+    for rank in dict.fromkeys([1, *range(apart, count + 1, apart)]):
+        x = place(rank)
+        axes.plot([x, x], [0, 0.07], color="black", linewidth=1)
+        axes.text(x, 0.11, str(rank), ha="center", va="bottom", fontsize=TEXT_SIZE - 1)
     whole = summary["critical_difference"] <= count - 1
     axes.plot([0, ruler], [0.5, 0.5], color="black", linewidth=1.2)
     for end in (0.0, ruler) if whole else (0.0,):
@@ -90,16 +96,6 @@ def rank_diagram(summary: Mapping[str, Any]) -> Figure:
     rank_names(axes, [(place(ranks[one]), labels[one]) for one in right], first, AXIS + 0.2, 1)
     rank_names(axes, [(place(ranks[one]), labels[one]) for one in left], first, -0.2, -1)
     return figure
-
-
-def rank_axis(axes: Axes, count: int, step: float) -> None:
-    """Draw the axis of ranks, the best to the right; of many ranks, only some are numbered."""
-    axes.plot([0, AXIS], [0, 0], color="black", linewidth=1)
-    apart = next(one for one in (1, 5, 10, 50, count) if count <= TICKS * one)
-    for rank in dict.fromkeys([1, *range(apart, count + 1, apart)]):
-        x = (count - rank) * step
-        axes.plot([x, x], [0, 0.07], color="black", linewidth=1)
-        axes.text(x, 0.11, str(rank), ha="center", va="bottom", fontsize=TEXT_SIZE - 1)
 
 
 def rank_names(

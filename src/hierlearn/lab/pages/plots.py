@@ -87,17 +87,12 @@ def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
     return found
 
 
-def in_percent(metric: str) -> str:
-    """Return the unit of a metric for a title."""
-    return " in %" if find_metric(metric).unit == "percent" else ""
-
-
 def metric_panels(summary: Mapping[str, Any]) -> str:
-    """Return a dot plot of every metric."""
     panels = []
     for metric in summary["metrics"]:
         arrow = ARROWS[summary["directions"][metric]]
-        head = f"<b>{safe(metric)}{in_percent(metric)} {arrow}</b>"
+        unit = " in %" if find_metric(metric).unit == "percent" else ""
+        head = f"<b>{safe(metric)}{unit} {arrow}</b>"
         title = f"{head} {safe(find_metric(metric).description)}"
         panels.append(panel(title, dot_plot(metric_dots(summary, metric), metric)))
     return "\n".join(panels)
@@ -132,7 +127,6 @@ def level_dots(
 def level_panels(
     summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]]
 ) -> str:
-    """Return a dot plot of every level."""
     panels = []
     for level in range(len(summary["by_level"][summary["candidates"][0]])):
         title = f"<b>level {level + 1}</b> accuracy in %"

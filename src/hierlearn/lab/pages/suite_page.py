@@ -100,7 +100,6 @@ def ordered(summary: Mapping[str, Any]) -> list[str]:
 
 
 def ranks_by_method(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean ranks of the methods that have one."""
     found = summary["ranks"]
     return dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
 

@@ -169,14 +169,6 @@ class TritonForm:
         return kernels.sweep_up(plan, x, y, m, None, one, x, weights=weights.float(), **self.kept)
 
 
-def share_of(loss: HCLLoss, logits: Tensor, mask: Tensor | None) -> float | Tensor:
-    """Return 1 over what the reduction divides by."""
-    if loss.reduction == "sum":
-        return 1.0
-    known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
-    return 1 / safe_divisor(known)
-
-
 def numba_loss(
     loss: HCLLoss, output: HeadOutput, targets: Tensor, mask: Tensor | None, member: int | None
 ) -> Tensor:
@@ -186,7 +178,11 @@ def numba_loss(
     rows = Rows(loss, output.link, logits.detach(), targets, mask)
     form = NumbaForm(rows)
     sums, errors = form.sums()
-    share, weights = share_of(loss, logits, mask), loss.weigh(sums, errors, len(logits), member)
+    share: float | Tensor = 1.0  # 1 over what the reduction divides by
+    if loss.reduction != "sum":
+        known = logits.numel() if mask is None else mask.sum().to(logits.dtype)
+        share = 1 / safe_divisor(known)
+    weights = loss.weigh(sums, errors, len(logits), member)
     weights = torch.ones_like(sums) * share if weights is None else weights * share
     total = (sums * weights).sum()  # a matmul would have autocast's precision
     if not (torch.is_grad_enabled() and logits.requires_grad):

@@ -132,18 +132,14 @@ def by_levels(losses: Tensor, hierarchy: Hierarchy) -> Tensor:
         if peak is not None:
             parts[level] = torch.where(part >= peak, part, peak)
         if level < len(parts) - 1:
-            best = first_maximum(part)
+            if part.device.type == "cpu" and not (torch.compiler.is_compiling() or in_transform()):
+                # NumPy's argmax is vectorized along rows, torch's is not.
+                places = part.detach().numpy().argmax(axis=1, keepdims=True)
+                best = part.gather(1, torch.from_numpy(places))
+            else:
+                best = part.max(dim=1, keepdim=True).values
             peak = best if peak is None else torch.where(best > peak, best, peak)
     return torch.cat(parts, dim=1)
-
-
-def first_maximum(losses: Tensor) -> Tensor:
-    """Return (N, 1) the maximum of each row; its gradient belongs to the first that attains it."""
-    if losses.device.type == "cpu" and not (torch.compiler.is_compiling() or in_transform()):
-        # NumPy's argmax is vectorized along rows, torch's is not.
-        places = losses.detach().numpy().argmax(axis=1, keepdims=True)
-        return losses.gather(1, torch.from_numpy(places))
-    return losses.max(dim=1, keepdim=True).values
 
 
 def by_ancestors(losses: Tensor, hierarchy: Hierarchy) -> Tensor:
@@ -233,10 +229,3 @@ def select_classes(class_losses: Tensor, threshold: Tensor | float) -> Tensor:
     positions = torch.arange(ordered.shape[-1], device=ordered.device)
     kept = ordered.cumsum(-1, dtype=torch.float64) + positions <= threshold
     return torch.zeros_like(kept).scatter(-1, order, kept)
-
-
-def curriculum_value(class_losses: Tensor, errors: Tensor, weights: Tensor) -> Tensor:
-    """Return max(sum_j s_j L_j, C - sum_j s_j + e_h) for the weights s, of one or M members."""
-    # 0 times the infinite loss of an unselected class is nothing.
-    used = torch.where(weights > 0, weights * class_losses, torch.zeros_like(class_losses))
-    return torch.maximum(used.sum(dim=-1), weights.shape[-1] - weights.sum(dim=-1) + errors)

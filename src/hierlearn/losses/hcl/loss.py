@@ -30,7 +30,6 @@ from hierlearn.losses.hcl.functional import (
     Normalize,
     Scope,
     bound,
-    curriculum_value,
     hcl_loss,
     normalized,
     select_classes,
@@ -414,12 +413,15 @@ class HCLLoss(ElementwiseLoss):
         losses, errors = normalized(losses, errors, rows, self.normalize)
         chosen = selected.to(losses.dtype)
         levels = torch.split(chosen, list(self.hierarchy.level_sizes), dim=-1)
+        # 0 times the infinite loss of an unselected class is nothing.
+        used = torch.where(weights > 0, weights * losses, torch.zeros_like(losses)).sum(dim=-1)
         return {
             "selected": selected,
             "selected_fraction": chosen.mean(dim=-1),
             "selected_by_level": torch.stack([level.mean(dim=-1) for level in levels], dim=-1),
             "e_h": errors,
-            "l_hc": curriculum_value(losses, errors, weights),
+            # max(sum_j s_j L_j, C - sum_j s_j + e_h)
+            "l_hc": torch.maximum(used, weights.shape[-1] - weights.sum(dim=-1) + errors),
         }
 
     def call_state(self) -> dict[int | None, Any]:

@@ -112,7 +112,7 @@ def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[
         "random_state": seed % (1 << 32),
     }
     classes, draw = sample.targets.shape[1], np.random.default_rng(seed)
-    weights = sample.weights
+    weights: Any = sample.weights
     if head.kind == FOREST:
         count = len(sample.x)
         times = np.bincount(draw.integers(0, count, count), minlength=count)

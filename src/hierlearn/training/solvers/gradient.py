@@ -75,7 +75,6 @@ class GradientSolver:
     """Train a network in batches; see ``Solver``."""
 
     def steps(self, prepared: Prepared) -> int:
-        """Return the steps of all epochs."""
         settings = prepared.decision.settings
         return settings.epochs * -(-len(prepared.rows) // settings.batch_size)
 
@@ -232,7 +231,6 @@ class Trainer:
                 self._refuse_member(wrong, "probabilities")
 
     def train_epoch(self) -> None:
-        """Train one epoch, or the rest of one."""
         self.timeline.begin_epoch()
         number = self.epoch
         batches = self.batches.pop(number, None) or self.batches_of(number)
@@ -289,7 +287,6 @@ class Trainer:
         self.timeline.end_epoch()
 
     def batches_of(self, number: int) -> Batches:
-        """Return the batches of an epoch."""
         return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
 
     # ---------------------------------------- a step

@@ -127,6 +127,8 @@ class Shards(Replicas):
 
     def own(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return this process's part of a checkpoint of any number of processes."""
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
         own = self.network.state_dict()
         parameters = list(self.network.parameters())
         found = {}
@@ -140,7 +142,9 @@ class Shards(Replicas):
             elif part == "optimizer":
                 number = int(name.partition(".")[0])
                 like = parameters[number] if number < len(parameters) else None
-            found[key] = shared_out(value, like)
+            if isinstance(like, DTensor) and value.shape == like.shape:
+                value = distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
+            found[key] = value
         return found
 
     def collect(self, stopping: EarlyStopping) -> nn.Module:
@@ -169,7 +173,6 @@ class TensorOutputs(nn.Module):
         self.rebuild: Callable[[Any], Any] = list
 
     def forward(self, x: Any, **extra: Any) -> Any:
-        """Return the tensors of the output."""
         tensors, self.rebuild = taken_apart(self.network(x, **extra))
         return tensors
 
@@ -238,12 +241,3 @@ def whole(value: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor  # takes a second to import
 
     return value.full_tensor() if isinstance(value, DTensor) else value
-
-
-def shared_out(value: Tensor, like: Tensor | None) -> Tensor:
-    """Return this process's part of a tensor, where ``like`` is shared out and of its shape."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    if not isinstance(like, DTensor) or value.shape != like.shape:
-        return value
-    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)

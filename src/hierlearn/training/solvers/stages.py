@@ -78,8 +78,10 @@ class Stages:
 
     def enter(self, number: int) -> bool:
         """Train the parts of an epoch; return whether these are others than before."""
+        if not self.networks:
+            return False
         stage = self.of_epoch(number)
-        if stage == self.now or not self.networks:
+        if stage == self.now:
             return False
         parts = range(stage * self.parts // self.count, (stage + 1) * self.parts // self.count)
         for one in self.networks:
