@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1 << 20  # characters
 SOME = 1 << 12  # characters of texts read together; fewer always take dictionaries
-FEWEST = 1 << 18  # characters, in some calls, for which kernels are worth loading
+FEWEST = 1 << 19  # characters, in some calls, for which kernels are worth loading
 WIDE = 1 << 24  # columns beyond which those of some texts are numbered anew
 WORD = re.compile(r"\w+")
 SHORTEST = 3  # characters of an n-gram of characters
