@@ -106,6 +106,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.6  # of a time limit, for the trainings on folds
 UNIT = 1000  # of the bar: a training on a fold
+BALANCED = "balanced"  # the decoder of a race on a tree, unless it is for something else
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
 BATCH = 2048  # rows that are predicted, or scaled, at once
@@ -220,7 +221,7 @@ class BlendTraining(Job):
         partial = self.labels.unlabeled_descendants == "ignore"
         targets = self.labels.targets(self.kept)
         mask = self.labels.mask(self.kept) if partial else None
-        if self.races:
+        if self.races and self.plan.optimize != "au-prc":
             chosen = self._decide_race(predictions)
         else:
             chosen = self._select(predictions, targets, mask)
@@ -230,6 +231,8 @@ class BlendTraining(Job):
             by_name.setdefault(name, {})[answer] = weight
         parts = self._refit(found, by_name)
         pipeline = assemble(parts, by_name, self.sharpness)
+        if self.races and self.plan.optimize == "balance" and self.facts.is_tree:
+            pipeline.decoder = BALANCED
         self._calibrate(pipeline, predictions, by_name, targets, mask)
         self._describe(pipeline, parts, chosen)
         return pipeline

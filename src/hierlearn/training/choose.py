@@ -180,7 +180,7 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
     recipe = with_choices(recipe, facts, plan)
     solver = choose_solver(recipe, facts, plan)
     settings = merge_settings(recipe.settings, plan.settings, {"optimizer": solver})
-    return Decision(name, why, recipe, recipe.decoder or choose_decoder(facts), settings)
+    return Decision(name, why, recipe, choose_decoder(facts, recipe, plan), settings)
 
 
 def choose_recipe(facts: Facts, *, logits: bool = False) -> tuple[str, str]:
@@ -247,8 +247,14 @@ def with_choices(recipe: Recipe, facts: Facts, plan: Plan) -> Recipe:
     return recipe
 
 
-def choose_decoder(facts: Facts) -> str:
-    """Return the name of the decoder that fits the labels of the training rows."""
+def choose_decoder(facts: Facts, recipe: Recipe, plan: Plan) -> str:
+    """Return the name of the decoder that fits the labels of the rows, and what answers are for."""
+    if plan.decoder is not None:
+        return plan.decoder
+    if facts.one_path and plan.optimize in ("exact", "hier-f1"):
+        return "hier-f1" if plan.optimize == "hier-f1" and facts.is_tree else "leaf"
+    if recipe.decoder is not None:
+        return recipe.decoder
     if facts.several:
         return "coherent"
     # A row without a label says that no class applies, which only a decoder that stops can answer.

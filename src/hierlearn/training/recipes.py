@@ -195,7 +195,8 @@ def linear(facts: Facts) -> Mapping[str, Any]:
         words = "a linear SVM per terminal class"
         return {**found, "loss": "leaf-ce", "description": words, "settings": settings}
     words = "linear SVMs below each parent"
-    return {**found, "loss": "hinge", "decoder": "cost", "description": words, "settings": settings}
+    found |= {"loss": "hinge", "decoder": "balanced"}
+    return {**found, "description": words, "settings": settings}
 
 
 def trees(facts: Facts) -> Mapping[str, Any]:

@@ -283,8 +283,15 @@ class Plan:
     )
     effort: Literal["quick", "best"] = setting(
         "quick",
-        "How much to try: quick trains one model, chosen by rule; best trains several, and blends "
-        "them by how well they predict rows left out of training.",
+        "How much to try: quick races a few models in seconds, unless options say what to train, "
+        "and keeps or blends what predicts rows left out of training; best does the same with a "
+        "dozen recipes and several networks each, in minutes.",
+        study=False,
+    )
+    optimize: Literal["balance", "exact", "hier-f1", "au-prc"] = setting(
+        "balance",
+        "What answers are for: exact ones, hierarchical F1, or a balance of both; au-prc weighs "
+        "the models of a race by their ranking of all classes.",
         study=False,
     )
     time_limit: float | None = setting(
