@@ -35,11 +35,11 @@ t. On a tree both are sums over the path from the root to c, so no C x C table i
 What ends at the root costs height(root), or level(c). A cost given as a tensor has no column for
 the root: what ends there is left out. The root is no candidate.
 
-Balanced: the terminal class that is best on average, half for being exact, half for its F1 with
+Balanced: the terminal class that is best on average, mostly for being exact, partly for its F1 with
 where the row ends, by the classes at or above each:
 
     c = argmax over terminal classes c of w q(c) + (1 - w) sum over t of q(t) 2 level(lca(c, t)) /
-        (level(c) + level(t)),    w = 1/2
+        (level(c) + level(t)),    w = 3/4
 
 The sum over t is one over the path to c, for each level of a terminal class: with q_l the mass of
 the terminal classes of level l, summed upward, that is 2 / (level(c) + l) sum over a in path(c) of
@@ -201,7 +201,7 @@ class Balanced(Decoder):
     answers: Answers = "class"
     needs_tree = True
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, exact: float = 0.5) -> None:
+    def __init__(self, label_space: LabelSpace | Hierarchy, exact: float = 0.75) -> None:
         super().__init__(label_space)
         if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not 0 <= exact <= 1:
             raise HierlearnError(f"exact must lie between 0 and 1, not {shown(exact)}")

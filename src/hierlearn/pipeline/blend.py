@@ -154,7 +154,10 @@ class BlendTraining(Job):
         self.seconds: dict[str, float] = {}  # of all folds, by ingredient
         names = self.dataset.hierarchy.names
         terminals = [names[number] for number in self.label_space.terminals.tolist()]
-        self.shared = BlendRows(self.dataset, self.rows, terminals, self.weights, self.encoder)
+        reuse: dict[Any, Any] | None = {} if self.races else None
+        self.shared = BlendRows(
+            self.dataset, self.rows, terminals, self.weights, self.encoder, reuse
+        )
         self.results: BlendResults | None = None if self.workers is None else BlendResults()
         self.too_long: set[str] = set()  # what workers had no time for
         self.overall = Overall(Progress())
@@ -644,6 +647,7 @@ class BlendRows:
         terminals: the terminal classes of all training rows, by name.
         weights: (N,) how much each row of the dataset counts.
         encoder: a fitted encoder that all parts share.
+        reuse: see PrepareOptions.
     """
 
     dataset: Dataset
@@ -651,12 +655,16 @@ class BlendRows:
     terminals: list[str]
     weights: NDArray[np.float64] | None = None
     encoder: Any = None
+    reuse: dict[Any, Any] | None = None
 
     def prepare(self, plan: Plan, rows: NDArray[np.int64], device: torch.device) -> Prepared:
         """Prepare a training on some of the rows, for the classes of all of them."""
         dataset = replace(self.dataset, splits={"train": self.rows[rows]})
         extras = PrepareOptions(
-            weights=self.weights, terminals=self.terminals, encoder=self.encoder
+            weights=self.weights,
+            terminals=self.terminals,
+            encoder=self.encoder,
+            reuse=self.reuse,
         )
         return prepare(dataset, plan, device, extras)
 

@@ -114,6 +114,7 @@ MOST_TO_RACE = 200_000  # rows, above which it does
 MOST_KERNEL = 60_000  # rows of a kernel machine
 MOST_FOREST = 150  # classes that trees of a random forest tell apart
 MOST_CLASSES = 3000  # of all others
+SMOOTH = 2.0  # the penalty of a linear model of noisy labels
 MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class from all others
 ENOUGH_LEFT_OUT = 300  # rows, by which a race is decided, if there are as many
 MOST_LEFT_OUT = 3000
@@ -138,7 +139,11 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         if not facts.is_tree or facts.rows * facts.classes > MOST_FLAT:
             return {}
         flat = {"head_options": {"strategy": "flat"}}
-        return {"linear": Ingredient("linear"), "linear-flat": Ingredient("linear", flat)}
+        return {
+            "linear": Ingredient("linear"),
+            "linear-flat": Ingredient("linear", flat),
+            "linear-smooth": Ingredient("linear", flat, {"l2_penalty": SMOOTH}),
+        }
     if facts.kind != "numbers":
         return {}
     found = {QUICK: Ingredient("quick")}

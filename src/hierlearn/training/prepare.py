@@ -6,6 +6,7 @@ of a network or an ensemble; "random" leaves them as they are.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,8 @@ class PrepareOptions:
         terminals: more terminal classes than those of the training rows.
         logits: whether the head must give logits, so that training can go on with more rows.
         encoder: the frozen encoder of the plan, fitted; None reads it.
+        reuse: preprocessing of the same rows by what it is, filled here, where several recipes are
+            trained on them; None prepares anew.
     """
 
     weights: Floats | None = None
@@ -154,6 +157,7 @@ class PrepareOptions:
     terminals: Iterable[Label] = field(default=())
     logits: bool = False
     encoder: Preprocessor[Any, Any] | None = None
+    reuse: dict[tuple[bytes, str], tuple[Any, Any]] | None = None
 
 
 def prepare(
@@ -178,7 +182,11 @@ def prepare(
     decision = choose(gather_facts(train_set, labels, plan, device, options), plan)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
-    preprocessor = fitted_preprocessor(train_set, plan, recipe)
+    own = (recipe.preprocessing, recipe.preprocessing_options, recipe.network == "embeddings")
+    key = (hashlib.sha256(picked.tobytes()).digest(), repr(own))
+    preprocessor, ready = (options.reuse or {}).get(key, (None, None))
+    if ready is None:
+        preprocessor = fitted_preprocessor(train_set, plan, recipe)
     label_space = LabelSpace.from_labels(labels, options.terminals)
     loss = build_loss(recipe.loss, label_space, **dict(recipe.loss_options))
     joint = {name: build_loss(name, label_space) for name in recipe.joint}
@@ -210,7 +218,14 @@ def prepare(
         held = held if embedder is None else embedded(held, embedder)
         truth = labels_of_rows(held.labels, dataset.hierarchy, unlabeled_descendants=policy)
         valid = make_rows(held.inputs, preprocessor, truth, device)
-    rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
+    if ready is None:
+        rows = make_rows(train_set.inputs, preprocessor, labels, device, weights)
+    else:
+        rows = Rows(ready, labels, device, weights)
+    if options.reuse is not None and ready is None:
+        if any(one[0] != key[0] for one in options.reuse):
+            options.reuse.clear()  # of other rows
+        options.reuse[key] = preprocessor, rows.inputs
     rows.ids, rows.numbers = train_set.ids, picked
     rows.texts = shown_texts(raw.inputs)
     if embedder is not None:
