@@ -612,8 +612,8 @@ def weigh_rows(
 
 REMEDY = "hierlearn.cross_val_proba(classifier, X, y) gives probabilities fold by fold"
 CALIBRATES = (
-    "the classifier calibrates itself (calibration=True); with ensemble=True, the methods 'sigmoid' "
-    "and 'isotonic' keep the labels"
+    "the classifier calibrates itself (calibration=True); with ensemble=True, the methods "
+    "'sigmoid' and 'isotonic' keep the labels"
 )
 
 
