@@ -3,12 +3,18 @@
 import csv
 import importlib.util
 import random
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import walk
+from hierlearn import Hierarchy
+from hierlearn.reports.markup import safe
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()
@@ -29,6 +35,80 @@ CLASSES = ["animal/dog/bulldog", "animal/dog/pug", "animal/cat", "plant/oak"]
 def test_a_page_does_what_it_says(page, tmp_path):
     text = (REPO / "docs" / f"{page}.md").read_text()
     walk.check(text, walk.walk(text, tmp_path))
+    if page == "tutorials/texts":  # its report names no code without its title
+        type_in("hierlearn report model --data notes.csv --rows test", tmp_path)
+        shown = (tmp_path / "model" / "report.html").read_text()
+        codes = Hierarchy.read(tmp_path / "codes.json")
+        cells = {
+            name.replace("/", "/<wbr>"): f' <span class="title">{safe(title)}</span>'
+            for name, title in zip(codes.names, map(codes.title, range(len(codes))), strict=True)
+        }
+        found = re.findall(r">(\d/<wbr>[^ <]*(?:<wbr>[^ <]*)?)([^\n]{0,300})", shown)
+        assert len({name for name, _ in found}) > 10
+        assert not [name for name, after in found if not after.startswith(cells[name])]
+
+
+# Reference pages whose commands are typed in order on small tables, and how many those are.
+TYPED = {"memory": 14, "report": 2, "training": 16, "howto/vectors": 3, "own-data": 3}
+# What needs another machine, a pretrained backbone, or files of its own.
+UNTYPED = ("torchrun", "zcat", "--zero-shot", "study/")
+
+
+def commands_of(page):
+    """The command lines of a page that can be typed on the reader's small tables."""
+    text = (REPO / "docs" / f"{page}.md").read_text()
+    blocks = [body for language, _, body in walk.BLOCK.findall(text) if language == "sh"]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    kept = [line.partition("  #")[0].strip() for line in lines if line.strip()]
+    return [line for line in kept if not any(word in line for word in UNTYPED)]
+
+
+def write_what_a_reader_has(here, page):
+    """Write tables, vectors, a taxonomy, ids and a configuration."""
+    draw, classes = np.random.default_rng(0), [*CLASSES, "animal/fox"]
+    for begin, name in enumerate(("rows", "fresh", "more", "new")):
+        kinds = np.arange(120 if name == "rows" else 80) % len(classes)
+        numbers = 3 * np.eye(5)[kinds] + draw.normal(size=(len(kinds), 5))
+        table = pd.DataFrame(numbers, columns=["a", "b", "c", "d", "e"])
+        table["id"] = np.arange(len(kinds)) + 200 * begin
+        table["name"], table["sku"] = "it", "S1"
+        if name != "new":
+            table["class"] = [classes[kind] for kind in kinds]
+        vectors = {"vector": list(numbers)} if page == "howto/vectors" else {}
+        streams = name == "rows" and page == "training"  # numbers alone can be streamed
+        kept = table.drop(columns=["name", "sku"] if streams else [])
+        kept.assign(**vectors).to_parquet(here / f"{name}.parquet")
+        np.save(here / f"{name}.npy", numbers.astype("float32"))
+        if name == "rows" and page in ("report", "training"):
+            parts = ["valid", "test", "train", "train", "train"]
+            table["part"] = [parts[one // 5 % 5] for one in range(len(kinds))]
+        table.to_csv(here / f"{name}.csv", index=False)
+    paths = [*classes, "animal/bird"]
+    (here / "tree.csv").write_text("".join(f"{path}\n" for path in ["path", *paths]))
+    (here / "map.csv").write_text("old,new\nplant/oak,plant/oak\n")
+    (here / "ids.txt").write_text("19\n20\n")
+    (here / "leavers.csv").write_text("person\n21\n")
+    (here / "run.yaml").write_text("data: rows.csv\nlabel: class\nsplit: part\nout: first\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TYPED)
+def test_the_commands_of_a_reference_page_run_in_order(page, tmp_path):
+    lines = commands_of(page)
+    assert len(lines) == TYPED[page]
+    write_what_a_reader_has(tmp_path, page)
+    if page == "report":
+        type_in("hierlearn train rows.csv --label class --split part --out model", tmp_path)
+    for line in lines:
+        line = line.replace("model --stream", "streamed --stream")  # the others know splits
+        written = re.search(r" (?:--out|-o) ([\w./]+)", line)
+        named = Path(written[1]).parts[0] if written and "--resume" not in line else "none"
+        out = tmp_path / named
+        if out.is_dir():  # each command of a page writes what it names anew
+            shutil.rmtree(out)
+        out.unlink(missing_ok=True)
+        type_in(line, tmp_path)
+        assert not written or (tmp_path / written[1]).exists()
 
 
 def readme_commands():

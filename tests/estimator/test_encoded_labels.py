@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
@@ -113,3 +114,9 @@ def test_forms_of_labels_pipelines_and_folds():
     assert (numbers.argmax(axis=1) == GROUP).mean() > 0.5
     with pytest.raises(HierlearnError, match="is needed, or a pipeline that ends in one, not Log"):
         cross_val_proba(LogisticRegression(), X, Y)
+
+
+@pytest.mark.parametrize("options", [{"method": "temperature"}, {"ensemble": False}])
+def test_what_calibrates_is_named(options):
+    with pytest.raises(LabelError, match=r"CalibratedClassifierCV of .* \(calibration=True\)"):
+        CalibratedClassifierCV(solved(), cv=2, **options).fit(X, Y)

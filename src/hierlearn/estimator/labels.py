@@ -611,6 +611,10 @@ def weigh_rows(
 # ---------------------------------------- labels that scikit-learn encoded
 
 REMEDY = "hierlearn.cross_val_proba(classifier, X, y) gives probabilities fold by fold"
+CALIBRATES = (
+    "the classifier calibrates itself (calibration=True); with ensemble=True, the methods "
+    "'sigmoid' and 'isotonic' keep the labels"
+)
 
 
 def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
@@ -646,10 +650,16 @@ def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
         paths = [label for label in labels if sep in label]
         if paths or (labels and hierarchy_given):
             remedy = "average networks with ensemble_size=, or blend recipes with effort='best'"
+            if any(
+                type(one.f_locals.get("self")).__name__ == "CalibratedClassifierCV"
+                for one in frames
+            ):
+                who, remedy = "CalibratedClassifierCV", CALIBRATES
+            elif who == "cross_val_predict":
+                remedy = REMEDY
             raise LabelError(
                 f"{who} of scikit-learn replaced the labels by integers ({(paths or labels)[0]!r} "
-                f"and so on), so their taxonomy is lost; "
-                f"{REMEDY if who == 'cross_val_predict' else remedy}"
+                f"and so on), so their taxonomy is lost; {remedy}"
             )
     # In a process of its own what the labels were cannot be seen.
     methods = {frame.f_code.co_name: frame.f_locals.get("method") for frame in reversed(frames)}

@@ -12,14 +12,15 @@ whatever the number of rows.
 
 **Class sizes.** Rows of a class count more if they all came after the training:
 
-    weight'_j = weight_j min(40, max(1, usual / n_c))
+    weight'_j = weight_j min(80, max(1, 2 usual / n_c))
 
 n_c is the weight of all rows of the class c, and usual the mean of that over the classes that
 training saw. An answer sums the weights of the nearest rows, so ten rows of a new class between
-hundreds of old ones would lose every vote, however near they are; so weighted they count as much
-as the rows of a usual class. The limit keeps a few rows from taking too many rows of old classes.
-Classes with a row that was trained on stay as they are, and a new class that reaches the usual
-size counts as every other.
+hundreds of old ones would lose every vote, however near they are. Training has drawn the rows of
+old classes together, but not those of a new one, so these count as much as twice a usual class:
+the multiple that finds most of both when remembered rows are left out in turn. The limit keeps a
+few rows from taking too many rows of old classes. Classes with a row that was trained on stay as
+they are, and a new class that reaches twice the usual size counts as every other.
 """
 
 from __future__ import annotations
@@ -508,7 +509,8 @@ def distinct_rows(offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
 
 # ---------------------------------------- class sizes
 
-MOST = 40.0  # times that a row counts
+USUAL = 2.0  # classes of the training that a new one counts as
+MOST = 80.0  # times that a row counts
 
 
 def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:
@@ -531,7 +533,7 @@ def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:
     if not new.any() or not trained.any():
         return rows.weights
     factors = np.ones(count)
-    factors[new] = np.clip(sizes[trained].mean() / sizes[new], 1.0, MOST)
+    factors[new] = np.clip(USUAL * sizes[trained].mean() / sizes[new], 1.0, MOST)
     most = np.ones(len(sets))
     np.maximum.at(most, set_of_label, factors[numbers])
     found: NDArray[np.float64] = weights * most[of_row]

@@ -98,8 +98,8 @@ def remember(
 ) -> Growth:
     """Add labeled rows to the memory of a pipeline, in place, and the classes that they bring.
 
-    However few rows a new class has, they count as much as those of a class of the usual size, see
-    ``memory/class_sizes.py``.
+    However few rows a new class has, they count as much as twice a class of the usual size, see
+    ``memory/store.py``.
 
     Args:
         pipeline: a pipeline with a memory.
