@@ -162,7 +162,7 @@ def is_free_to_race(plan: Plan) -> bool:
     empty = type(plan)()
     asked = [name for name in CHOSEN_BY_BLEND if getattr(plan, name) != getattr(empty, name)]
     asked += [name for name in plan.settings if name not in NO_MATTER]
-    return not asked and not plan.encoder and plan.base is None and plan.decoder is None
+    return not asked and plan.base is None and plan.decoder is None
 
 
 def race_folds(labels: Labels, ids: Sequence[str] | None = None, *, seed: int = 0) -> list[Ints]:
