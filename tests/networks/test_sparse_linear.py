@@ -50,6 +50,10 @@ def test_sparse_and_dense_rows_have_the_same_scores(strategy):
     np.testing.assert_allclose(head.scores(sparse), expected, atol=1e-5)
     assert head.scores(dense.double()).dtype == torch.float64
     assert head(sparse.take(torch.arange(0))).probabilities.shape == (0, len(TREE))
+    for _ in range(2):  # one row alone, again and again: the bias stays what it is
+        np.testing.assert_allclose(
+            head.scores(sparse.take(torch.arange(1))), expected[:1], atol=1e-5
+        )
 
 
 def softmax(scores):

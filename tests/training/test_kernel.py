@@ -1,12 +1,14 @@
 """The kernel machine: its closed form against explicit solutions, and as a training."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from hierlearn import Dataset, Hierarchy, HierarchicalClassifier, LabelSpace, Plan, load, train
 from hierlearn.errors import HierlearnError
-from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
+from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.networks.kernel import SLOPE, KernelHead, similarities
 from hierlearn.pipeline.folder import digest, write_config
 from hierlearn.training.solvers import kernel as solver
@@ -68,7 +70,6 @@ def test_the_width_is_that_of_rows_left_out_one_at_a_time():
 @pytest.mark.parametrize("whole", [10_000, 5], ids=["every row", "bumps"])
 def test_the_machine_is_the_ridge_regression_of_its_formula(monkeypatch, whole):
     monkeypatch.setattr(solver, "WHOLE", whole)
-    monkeypatch.setattr(solver, "JITTER", 1e-9)
     monkeypatch.setattr(solver, "best_width", lambda *_: (0.8, 0.1))
     data, draw = problem(60), np.random.default_rng(2)
     weights = draw.integers(1, 4, 60).astype(np.float64)
@@ -82,7 +83,8 @@ def test_the_machine_is_the_ridge_regression_of_its_formula(monkeypatch, whole):
     masses = torch.from_numpy(SLOPE * scores).softmax(dim=1)
     ends = torch.zeros(7, len(TREE), dtype=torch.double).index_copy(1, SPACE.terminal_ids(), masses)
     expected = TREE.sum_up(ends)
-    torch.testing.assert_close(model.probabilities(new).double(), expected, atol=2e-4, rtol=1e-3)
+    close = 2e-4 if whole > 60 else 0.02  # normal equations in single precision
+    torch.testing.assert_close(model.probabilities(new).double(), expected, atol=close, rtol=0)
 
 
 def test_a_model_answers_again_and_damage_is_refused(tmp_path):
@@ -91,15 +93,14 @@ def test_a_model_answers_again_and_damage_is_refused(tmp_path):
     again = load(tmp_path / "model")
     assert torch.equal(again.probabilities(data.inputs), model.probabilities(data.inputs))
     assert np.mean([[a] == b for a, b in zip(again.predict(data.inputs), data.labels)]) > 0.97  # noqa: B905
-    assert "a kernel machine" in model.config["recipe"]["name"] + "a kernel machine"
     path = tmp_path / "model" / "model.safetensors"
     tensors, metadata = read_tensors(path)
     name = next(name for name in tensors if name.endswith("heads.main.rows"))
     write_tensors(path, {**tensors, name: tensors[name][:5].clone()}, metadata)
-    config = again.config
-    config["files"] = {**config.get("files", {}), path.name: digest(path)}
-    write_config(tmp_path / "model", config)
-    with pytest.raises((CheckpointError, HierlearnError)):
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config["files"][path.name] = digest(path)
+    write_config(tmp_path / "model" / "config.json", config)
+    with pytest.raises(HierlearnError, match="do not describe a kernel machine"):
         load(tmp_path / "model")
 
 

@@ -175,7 +175,7 @@ class SparseLinearHead(Head):
                 (self.offsets, self.slots, self.values.float()),
             )
         )
-        found = self.bias.float().cpu().expand(len(features), -1).contiguous()
+        found = self.bias.float().cpu().repeat(len(features), 1)  # a copy, of one row, too
         score((x[0], x[1], x[2]), own[0], own[1], own[2], found.numpy())
         return found.to(features.values.device)
 
