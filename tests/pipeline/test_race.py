@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn import Dataset, Hierarchy, HierarchicalClassifier, LabelSpace, Labels, Plan
-from hierlearn import load, train
+from hierlearn import (
+    Dataset,
+    HierarchicalClassifier,
+    Hierarchy,
+    Labels,
+    LabelSpace,
+    Plan,
+    load,
+    train,
+)
 from hierlearn.links import HeadOutput, make_link
 from hierlearn.networks.blend import SPREAD, is_blend, sharpened
 from hierlearn.pipeline.blend import BlendTraining

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hierlearn import Dataset, Hierarchy, HierarchicalClassifier, LabelSpace, Plan, load, train
+from hierlearn import Dataset, HierarchicalClassifier, Hierarchy, LabelSpace, Plan, load, train
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.networks.kernel import SLOPE, KernelHead, similarities
