@@ -2,6 +2,7 @@
 
 import math
 import random
+from fractions import Fraction
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from hierlearn.decoding.decoder import common_ancestors, most_specific, topmost
 from hierlearn.decoding.guarantees import error_scores
 from hierlearn.hierarchy import LabelSpace
 from reference import decoding as reference
+from reference.decoding.balanced import worths
 from reference.taxonomy import ancestors_or_self
 
 THRESHOLDS = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -156,6 +158,14 @@ def test_conformal(seed):
                 assert {c for c, chosen in enumerate(labels) if chosen} == common
 
 
+def assert_worth_as_much(name, rows, found, expected, parents):
+    """Worths are equal up to rounding: of classes that tie, either may be answered."""
+    exact = {"balanced": Fraction(3, 4), "hier-f1": Fraction(0)}[name]
+    for row, answer, best in zip(rows, found, expected, strict=True):
+        worth = worths(row, parents, exact)
+        assert float(worth[answer]) == pytest.approx(float(worth[best]), abs=1e-6)
+
+
 @seeds
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "subset"])
 def test_only_allowed_classes(name, seed):
@@ -175,6 +185,9 @@ def test_only_allowed_classes(name, seed):
     if "cost" in options:
         options = {"cost": torch.tensor(options["cost"])}
     found = DECODERS[name](h, **options).decide(case.p, allowed).tolist()
+    if name in ("balanced", "hier-f1"):
+        assert_worth_as_much(name, case.fractions, found, expected, parents)
+        return
     if name != "expected-f":
         assert found == expected
         return
@@ -225,6 +238,9 @@ def test_subset_of_every_decoder(name, seed):
             assert costs[answer] == pytest.approx(least, abs=1e-12)
             continue
         expected = oracle([row], parents, keep=kept, **options)[0]
+        if name in ("balanced", "hier-f1") and any(row):
+            assert_worth_as_much(name, [row], [answer], [expected], parents)
+            continue
         assert answer == (expected if any(row) else nothing)
 
 

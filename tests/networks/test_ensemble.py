@@ -35,6 +35,7 @@ OTHERS = (
     "early-heads",
     "tsle",
     "trees",
+    "kernel",
     "tabm",
     "estimator",
 )

@@ -240,8 +240,9 @@ def test_nodes_with_several_parents_are_refused_at_once():
     ("options", "message"),
     [
         ({"trees": 0}, "trees must be an integer of at least 1, not 0"),
-        ({"max_features": 0}, r"max_features must lie in \(0, 1\], not 0"),
-        ({"max_features": "sqrt"}, r"max_features must lie in \(0, 1\], not 'sqrt'"),
+        ({"max_features": 0}, r"max_features must be in \(0, 1\] or 'sqrt', not 0"),
+        ({"max_features": "log2"}, r"max_features must be in \(0, 1\] or 'sqrt', not 'log2'"),
+        ({"kind": "boosted"}, "unknown kind 'boosted'"),
     ],
 )
 def test_options_that_are_refused(options, message):

@@ -7,6 +7,7 @@ import torch
 from hierlearn import Dataset, Hierarchy, Labels
 from hierlearn.training import Plan
 from hierlearn.training.choose import Facts, choose_decoder
+from hierlearn.training.recipes import RECIPES
 from hierlearn.training.prepare import PrepareOptions, prepare
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
@@ -25,7 +26,10 @@ CPU = torch.device("cpu")
     ],
 )
 def test_the_decoder_fits_the_labels(rows, below, decoder):
-    assert choose_decoder(Facts.of(Labels(rows, TREE, unlabeled_descendants=below))) == decoder
+    found = Facts.of(Labels(rows, TREE, unlabeled_descendants=below))
+    assert choose_decoder(found, RECIPES["flat"], Plan()) == decoder
+    wanted = "hier-f1" if decoder == "leaf" else decoder
+    assert choose_decoder(found, RECIPES["flat"], Plan(optimize="hier-f1")) == wanted
     dataset = Dataset(np.zeros((2, 1)), rows, TREE)
     assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).decoder == decoder
 

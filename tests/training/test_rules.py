@@ -127,7 +127,7 @@ def test_a_module_of_ones_own_brings_its_heads():
 
 def test_a_linear_model_is_solved_at_once():
     found = linear(facts(5000, kind="texts"))
-    assert (found["loss"], found["decoder"]) == ("hinge", "cost")
+    assert (found["loss"], found["decoder"]) == ("hinge", "balanced")
     ngrams = {"ngrams": 2, "char_ngrams": 5}
     assert found["preprocessing_options"] == {**ngrams, "min_df": 1, "char_min_df": 2}
     many = linear(facts(80_000, kind="texts"))["preprocessing_options"]

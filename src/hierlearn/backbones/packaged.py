@@ -44,8 +44,8 @@ def packaged(package: str, path: str) -> Path:
     place = Path(found.submodule_search_locations[0]) / path
     if not (is_file(place) or is_folder(place)):
         raise HierlearnError(
-            f"the package {package} has no {path}; install it again with: pip install "
-            f"--force-reinstall --no-deps {package}"
+            f"the package {package} has no {path}; uninstall it, and install it again with: pip "
+            f"install {package}"
         )
     return place
 

@@ -509,14 +509,14 @@ class BlendTraining(Job):
             float(calibration_error(one, targets, pipeline.label_space, pooled=True))
             for one in (p, scaled)
         )
-        pipeline.scaling = scaling if after < before else None
+        pipeline.scaling = scaling if self.races or after < before else None
         sure = scaled if pipeline.scaling is not None else p
         decoder = pipeline.make_decoder()
         figures = measure(sure, targets, pipeline.label_space, mask=mask, decoder=decoder)
         pipeline.config["metrics"] = {LEFT_OUT: figures}
         pipeline.config["calibration"] = {
             **scaling.to_dict(),
-            "used": after < before,
+            "used": pipeline.scaling is not None,
             "rows": len(targets),
             "error_before": before,
             "error_after": after,

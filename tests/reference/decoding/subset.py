@@ -1,6 +1,7 @@
 """Decoding among the allowed classes only."""
 
 from reference.decoding.argmax import argmax
+from reference.decoding.balanced import balanced, hier_f1
 from reference.decoding.coherent import coherent
 from reference.decoding.common import ROOT
 from reference.decoding.conformal import conformal
@@ -17,6 +18,8 @@ CLASS_DECODERS = {
     "leaf": leaf,
     "top-down": top_down,
     "cost": cost,
+    "balanced": balanced,
+    "hier-f1": hier_f1,
     "stop": stop,
 }
 
