@@ -5,8 +5,9 @@ is the share of its test rows that are answered right and ``old`` that of all ot
 rows of the new class weighed as ``memory/store.py`` does, and with every row counting once;
 ``before`` is that of the others before anything is remembered. The model is what ``fit`` trains
 with no option named. A random 30 % of every class are test rows; classes are drawn by seed. That
-a new class counts as twice a usual one was chosen by remembered rows left out in turn, on sets
-generated alike, PBMC68k and the digits; the mean in the rule by test rows of such sets.
+a new class counts as 1.5 usual ones was chosen by remembered rows left out in turn, on sets
+generated with other seeds, PBMC68k and the digits, whose test rows had been looked at, too; the
+mean in the rule by test rows of such sets.
 
 Sets: a generated one of ten classes of very unequal size, each in several clusters; the digits of
 scikit-learn; and, where they are, ESC-50 and PBMC68k (CSV with a column ``label``), Diatoms and

@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import HierlearnError
+from hierlearn.pipeline.explain import rows_of
 
 NAMES = ["animal/dog/pug", "animal/dog/lab", "plant/rose"]
 
@@ -97,6 +98,23 @@ def test_rows_are_forgotten_by_id(clf):
     assert "animal/cat" in clf.classes_  # the class stays, without a row
     with pytest.raises(HierlearnError, match="no row with id 'cat 0'"):
         clf.forget("cat 0")
+
+
+def test_rows_that_are_remembered_again_by_their_ids_are_there_once(clf):
+    X, y = blobs()
+
+    def held():
+        return len(rows_of(clf.pipeline_))
+
+    before = held()
+    clf.remember(X[:2] + 0.5, y[:2], ids=["p", "q"])
+    p = clf.predict_proba(X)
+    for _ in range(2):
+        clf.remember(X[:2] + 0.5, y[:2], ids=["p", "q"])
+        assert held() == before + 2
+    np.testing.assert_array_equal(clf.predict_proba(X), p)
+    clf.remember(X[:2] + 5, y[:2], ids=["p", "q"])  # other rows under the same ids
+    assert held() == before + 4
 
 
 def test_rows_of_weight_zero_are_not_remembered(clf):

@@ -25,6 +25,6 @@ def counted_weights(labels, later, weights):
         factor = 1.0
         for label in own:
             if label not in trained:
-                factor = max(factor, min(80.0, 2 * usual / sizes[label]))
+                factor = max(factor, min(60.0, 1.5 * usual / sizes[label]))
         found.append(weights[row] * factor)
     return found

@@ -12,15 +12,15 @@ whatever the number of rows.
 
 **Class sizes.** Rows of a class count more if they all came after the training:
 
-    weight'_j = weight_j min(80, max(1, 2 usual / n_c))
+    weight'_j = weight_j min(60, max(1, 1.5 usual / n_c))
 
 n_c is the weight of all rows of the class c, and usual the mean of that over the classes that
 training saw. An answer sums the weights of the nearest rows, so ten rows of a new class between
 hundreds of old ones would lose every vote, however near they are. Training has drawn the rows of
-old classes together, but not those of a new one, so these count as much as twice a usual class:
-the multiple that finds most of both when remembered rows are left out in turn. The limit keeps a
-few rows from taking too many rows of old classes. Classes with a row that was trained on stay as
-they are, and a new class that reaches twice the usual size counts as every other.
+old classes together, but not those of a new one, so these count as much as 1.5 usual classes: the
+smaller of two multiples that find most of both when remembered rows are left out in turn. The
+limit keeps a few rows from taking too many rows of old classes. Classes with a row that was trained
+on stay as they are, and a new class that reaches 1.5 times the usual size counts as every other.
 """
 
 from __future__ import annotations
@@ -509,8 +509,8 @@ def distinct_rows(offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
 
 # ---------------------------------------- class sizes
 
-USUAL = 2.0  # classes of the training that a new one counts as
-MOST = 80.0  # times that a row counts
+USUAL = 1.5  # classes of the training that a new one counts as
+MOST = 60.0  # times that a row counts
 
 
 def counted_weights(rows: Remembered) -> NDArray[np.float64] | None:

@@ -98,7 +98,7 @@ def remember(
 ) -> Growth:
     """Add labeled rows to the memory of a pipeline, in place, and the classes that they bring.
 
-    However few rows a new class has, they count as much as twice a class of the usual size, see
+    However few rows a new class has, they count as much as 1.5 classes of the usual size, see
     ``memory/store.py``.
 
     Args:
