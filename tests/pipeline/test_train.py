@@ -95,7 +95,8 @@ def test_without_a_plan_the_labels_decide():
         "model: a memory of the training rows, trained in seconds, because inputs are "
         "numbers, and every training row has one path; 30 training rows, 0 for validation\n"
         "details: recipe quick, a memory (euclidean distance / 1, 256 neighbors, batches "
-        "of 30 rows compared with each other), trained by bce, decoder leaf, 1 epoch, 1 network on cpu"
+        "of 30 rows compared with each other), trained by bce, decoder leaf, 1 epoch, 1 network "
+        "on cpu"
     ]
     assert model.config["recipe"]["name"] == "quick"
     assert model.config["metrics"] == {}

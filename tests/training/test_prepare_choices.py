@@ -7,8 +7,8 @@ import torch
 from hierlearn import Dataset, Hierarchy, Labels
 from hierlearn.training import Plan
 from hierlearn.training.choose import Facts, choose_decoder
-from hierlearn.training.recipes import RECIPES
 from hierlearn.training.prepare import PrepareOptions, prepare
+from hierlearn.training.recipes import RECIPES
 
 TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 CPU = torch.device("cpu")

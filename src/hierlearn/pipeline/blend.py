@@ -32,7 +32,6 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
-from hierlearn.decoding.probabilities import terminal_log_distribution
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.features.combined import side_by_side
@@ -45,7 +44,7 @@ from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks import read_output
-from hierlearn.networks.blend import BLEND, Blend, spread_logs
+from hierlearn.networks.blend import BLEND, Blend
 from hierlearn.networks.build import NetworkSpec, PartSpec
 from hierlearn.networks.ensemble import drop_heads, head_names
 from hierlearn.networks.inputs import InputSpec
@@ -55,21 +54,18 @@ from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Job, Reporting, TrainingStart, check_identity, describe_run, run
 from hierlearn.training.blending import (
     FOLD_SEEDS,
-    LEAST_SHARE,
-    MEMORY_SHARE,
     QUICK,
     Clock,
     Ingredient,
     OutOfTime,
     Selection,
     answers_of,
-    best_power,
     check_free_choice,
+    decide_race,
     first_class,
     held_out,
     ingredients,
     is_larger_better,
-    mixture_weights,
     race,
     race_folds,
     scorer,
@@ -363,40 +359,16 @@ class BlendTraining(Job):
 
     def _decide_race(self, predictions: dict[str, Tensor]) -> Selection:
         """Return the weights of a race, and replace the predictions by sharpened ones."""
-        space = self.label_space
         right = first_class(self.labels)[self.kept]
-        place = torch.from_numpy(np.searchsorted(space.terminals, right))
-        every = space.terminal_ids()
-        masses: dict[str, Tensor] = {}
-        for key, p in predictions.items():
-            logs = spread_logs(terminal_log_distribution(p.double().log(), space).exp())
-            power = self.sharpness[key.partition(SLASH)[0]] = best_power(logs, place)
-            masses[key] = (power * logs).softmax(dim=1)
-            ends = torch.zeros(p.shape, dtype=torch.double).index_copy(1, every, masses[key])
-            predictions[key] = space.hierarchy.sum_up(ends).clamp_max(1).float()
-
-        def share_right(q: Tensor) -> float:
-            return float((q.argmax(dim=1) == place).double().mean())
-
-        single = {key: share_right(q) for key, q in masses.items()}
-        mine = [q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()]
-        found = mixture_weights(mine)
-        weights = dict(zip(masses, found.tolist(), strict=True))
-        least = {key: MEMORY_SHARE for key in weights if key.startswith(f"{QUICK}{SLASH}")}
-        kept = {
-            key: max(weight, least.get(key, 0.0))
-            for key, weight in weights.items()
-            if weight >= LEAST_SHARE or key in least
-        }
-        total = sum(kept.values())
-        kept = {key: weight / total for key, weight in kept.items()}
-        value = share_right(torch.stack([kept[key] * masses[key] for key in kept]).sum(dim=0))
-        names = {key: key.partition(SLASH)[0] for key in masses}
-        alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in single.items())
-        order = sorted(kept, key=lambda key: -kept[key])
-        shown = " + ".join(f"{kept[key]:.2f} {names[key]}" for key in order)
-        self._say(f"right on the rows left out: {alone}; kept {shown}, {value:.1%}")
-        return Selection(kept, value, single)
+        chosen, sharpened = decide_race(predictions, right, self.label_space, f"{QUICK}{SLASH}main")
+        names = {key: key.partition(SLASH)[0] for key in predictions}
+        for key, (power, p) in sharpened.items():
+            self.sharpness[names[key]], predictions[key] = power, p
+        alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in chosen.single.items())
+        order = sorted(chosen.weights, key=lambda key: -chosen.weights[key])
+        shown = " + ".join(f"{chosen.weights[key]:.2f} {names[key]}" for key in order)
+        self._say(f"right on the rows left out: {alone}; kept {shown}, {chosen.value:.1%}")
+        return chosen
 
     # ------------------------------------------------------------------ all rows
 

@@ -23,6 +23,7 @@ from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import plural
 from hierlearn.hierarchy.labels import labels_of_rows
+from hierlearn.networks.sparse_linear import sparse_linear_heads
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.seen_rows import row_digests
@@ -196,8 +197,12 @@ def second_training(
     label_space, name = prepared.label_space, prepared.decision.name
     settings = prepared.decision.settings
     names = label_space.hierarchy.names
+    head_options = dict(prepared.plan.head_options)
+    for head in sparse_linear_heads(prepared.network)[:1]:  # how steep, is learned once
+        head_options["slope"] = float(head.slope)
     plan = replace(
         prepared.plan,
+        head_options=head_options,
         recipe=name if name in RECIPES else prepared.plan.recipe,
         decoder=prepared.decoder,
         valid_fraction=0.0,

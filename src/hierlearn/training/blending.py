@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hierlearn.decoding.probabilities import terminal_log_distribution
 from hierlearn.errors import HierlearnError
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.measure import compute
+from hierlearn.networks.blend import spread_logs
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.training.recipes import neighbors
@@ -114,6 +116,7 @@ MOST_TO_RACE = 200_000  # rows, above which it does
 MOST_KERNEL = 60_000  # rows of a kernel machine
 MOST_FOREST = 150  # classes that trees of a random forest tell apart
 MOST_CLASSES = 3000  # of all others
+SLOPE = 6.0  # from scores of linear models to logits
 SMOOTH = 2.0  # the penalty of a linear model of noisy labels
 MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class from all others
 ENOUGH_LEFT_OUT = 300  # rows, by which a race is decided, if there are as many
@@ -138,9 +141,10 @@ def race(facts: Facts) -> dict[str, Ingredient]:
     if facts.kind in ("texts", "sparse"):
         if not facts.is_tree or facts.rows * facts.classes > MOST_FLAT:
             return {}
-        flat = {"head_options": {"strategy": "flat"}}
+        # One slope in all trainings: how sure each model is, the rows that are left out decide.
+        flat = {"head_options": {"strategy": "flat", "slope": SLOPE}}
         return {
-            "linear": Ingredient("linear"),
+            "linear": Ingredient("linear", {"head_options": {"slope": SLOPE}}),
             "linear-flat": Ingredient("linear", flat),
             "linear-smooth": Ingredient("linear", flat, {"l2_penalty": SMOOTH}),
         }
@@ -443,6 +447,44 @@ def select(
     value, kept = best
     picked = sum(kept.values())
     return Selection({k: n / picked for k, n in kept.items() if n}, value, single)
+
+
+def decide_race(
+    predictions: Mapping[str, Tensor], right: Ints, label_space: LabelSpace, memory: str
+) -> tuple[Selection, dict[str, tuple[float, Tensor]]]:
+    """Return the weights of the models of a race, and the power and predictions of each.
+
+    Args:
+        predictions: (N, C) held-out probabilities of every model.
+        right: (N,) the most specific class of each row.
+        label_space: what can be predicted.
+        memory: the model that keeps a share of MEMORY_SHARE, if it is one of them.
+    """
+    place = torch.from_numpy(np.searchsorted(label_space.terminals, right))
+    masses: dict[str, Tensor] = {}
+    sharpened: dict[str, tuple[float, Tensor]] = {}
+    for key, p in predictions.items():
+        logs = spread_logs(terminal_log_distribution(p.double().log(), label_space).exp())
+        power = best_power(logs, place)
+        masses[key] = (power * logs).softmax(dim=1)
+        ends = torch.zeros(p.shape, dtype=torch.double)
+        ends = ends.index_copy(1, label_space.terminal_ids(), masses[key])
+        sharpened[key] = power, label_space.hierarchy.sum_up(ends).clamp_max(1).float()
+
+    def share_right(q: Tensor) -> float:
+        return float((q.argmax(dim=1) == place).double().mean())
+
+    found = mixture_weights([q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()])
+    kept: dict[str, float] = {}
+    for key, weight in zip(masses, found.tolist(), strict=True):
+        if key == memory:
+            kept[key] = max(weight, MEMORY_SHARE)
+        elif weight >= LEAST_SHARE:
+            kept[key] = weight
+    kept = {key: weight / sum(kept.values()) for key, weight in kept.items()}
+    value = share_right(torch.stack([kept[key] * masses[key] for key in kept]).sum(dim=0))
+    single = {key: share_right(q) for key, q in masses.items()}
+    return Selection(kept, value, single), sharpened
 
 
 def mixture_weights(right: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

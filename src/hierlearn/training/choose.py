@@ -251,7 +251,8 @@ def choose_decoder(facts: Facts, recipe: Recipe, plan: Plan) -> str:
     """Return the name of the decoder that fits the labels of the rows, and what answers are for."""
     if plan.decoder is not None:
         return plan.decoder
-    if facts.one_path and plan.optimize in ("exact", "hier-f1"):
+    one_path = not facts.several and (facts.partial or not facts.unlabeled)
+    if one_path and plan.optimize in ("exact", "hier-f1"):
         return "hier-f1" if plan.optimize == "hier-f1" and facts.is_tree else "leaf"
     if recipe.decoder is not None:
         return recipe.decoder

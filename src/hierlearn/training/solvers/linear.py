@@ -198,10 +198,12 @@ def fit_head(
     from hierlearn.kernels.linear_numba import LANES, scatter
 
     x, width = entries_of(rows.inputs)
-    square = float(np.dot(x[2], x[2])) / max(len(rows), 1)
-    costs = np.full(len(rows), 1 / (penalty * (square or 1.0)), dtype=np.float32)
-    if rows.weights is not None:
-        costs *= rows.weights.cpu().numpy()
+    counts = np.ones(len(rows)) if rows.weights is None else rows.weights.double().cpu().numpy()
+    squares = np.bincount(
+        np.repeat(np.arange(len(rows)), np.diff(x[0])), np.square(x[2]), minlength=len(rows)
+    )
+    square = float(counts @ squares) / max(float(counts.sum()), 1e-30)
+    costs = (counts / (penalty * (square or 1.0))).astype(np.float32)
     if left_out is not None:
         costs[left_out] = 0
     found: list[Weights] = []
