@@ -9,6 +9,7 @@ from estimator.toy_data import LEAVES, blobs, classifier, solved
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import HierlearnError, LabelError
 from hierlearn.estimator.labels import LabelFormat, weigh_rows
+from hierlearn.training.solvers import linear
 
 X, GROUP = blobs(60, noise=2.5)
 Y = LEAVES[GROUP]
@@ -40,11 +41,12 @@ def row_weights(class_weight, names, hierarchy=H, weights=None):
         ({"animal": 2, "animal/dog/pug": 1}, ["animal/dog/bulldog", "animal/cat"]),
     ],
 )
-def test_a_weight_is_a_repetition(class_weight, twice):
+def test_a_weight_is_a_repetition(class_weight, twice, monkeypatch):
+    monkeypatch.setitem(linear.fit_head.__kwdefaults__, "tolerance", 1e-4)
     again = np.isin(Y, twice)
     expected = scores(unscaled().fit(np.r_[X, X[again]], np.r_[Y, Y[again]]))
     found = scores(unscaled(class_weight=class_weight).fit(X, Y))
-    np.testing.assert_allclose(found, expected, atol=2e-2)  # where the solver stops
+    np.testing.assert_allclose(found, expected, atol=2e-3)
     assert np.abs(found - scores(unscaled().fit(X, Y))).max() > 0.1  # it does much
 
 

@@ -169,8 +169,8 @@ MUTANTS = (
     Mutant(
         "few rows of a new class count as little as others",
         "memory/store.py",
-        "np.clip(sizes[trained].mean() / sizes[new], 1.0, MOST)",
-        "np.clip(sizes[trained].mean() / sizes[new], 1.0, 1.0)",
+        "np.clip(USUAL * sizes[trained].mean() / sizes[new], 1.0, MOST)",
+        "np.clip(USUAL * sizes[trained].mean() / sizes[new], 1.0, 1.0)",
         "memory",
     ),
     # ---------------------------------------- features

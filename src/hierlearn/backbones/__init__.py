@@ -109,7 +109,6 @@ def parse_encoder(value: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "ALL",
     "BACKBONES",
     "Backbone",
     "Encoder",

@@ -26,6 +26,7 @@ import warnings
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -33,7 +34,7 @@ import torch
 from safetensors.torch import load, save
 
 from hierlearn.decoding.scaling import fit_scaling
-from hierlearn.errors import HierlearnError, plural
+from hierlearn.errors import HierlearnError, plural, printable
 from hierlearn.features.combined import side_by_side
 from hierlearn.files.reading import read_json
 from hierlearn.files.tensors import read_tensors, write_tensors
@@ -53,7 +54,9 @@ from hierlearn.pipeline.folder import WORK, remove_folder
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Job, Reporting, TrainingStart, check_identity, describe_run, run
 from hierlearn.training.blending import (
+    ENOUGH_LEFT_OUT,
     FOLD_SEEDS,
+    MORE_LEFT_OUT,
     QUICK,
     Clock,
     Ingredient,
@@ -137,7 +140,10 @@ class BlendTraining(Job):
         if self.encoder is not None:
             self.facts = replace(self.facts, kind="numbers")
         self.found = race(self.facts) if self.races else ingredients(self.facts)
-        deal = race_folds if self.races else held_out
+        deal = held_out
+        if self.races:
+            enough = ENOUGH_LEFT_OUT if self.facts.kind == "numbers" else MORE_LEFT_OUT
+            deal = partial(race_folds, enough=enough)
         self.held = deal(self.labels, taken.ids, seed=self.settings.seed) if self.found else []
         # In the order of the predictions.
         self.kept = np.concatenate([*self.held, np.zeros(0, dtype=np.int64)])
@@ -318,6 +324,10 @@ class BlendTraining(Job):
             if self.warned:  # the first training has said what there is to say
                 warnings.simplefilter("ignore")
             prepared = self.shared.prepare(plan, rows, self.here.device)
+        if self.races and not self.warned and prepared.preprocessor is not None:
+            columns = prepared.preprocessor.summary()
+            if columns and self.here.writes:
+                self.reporting.message(f"columns: {printable(columns)}")
         self.warned = self.races
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS

@@ -119,7 +119,8 @@ MOST_CLASSES = 3000  # of all others
 SLOPE = 6.0  # from scores of linear models to logits
 SMOOTH = 2.0  # the penalty of a linear model of noisy labels
 MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class from all others
-ENOUGH_LEFT_OUT = 300  # rows, by which a race is decided, if there are as many
+ENOUGH_LEFT_OUT = 300  # rows by which a race of numbers is decided, if there are as many;
+MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
 LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
@@ -169,13 +170,20 @@ def is_free_to_race(plan: Plan) -> bool:
     return not asked and plan.base is None and plan.decoder is None
 
 
-def race_folds(labels: Labels, ids: Sequence[str] | None = None, *, seed: int = 0) -> list[Ints]:
+def race_folds(
+    labels: Labels,
+    ids: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    enough: int = ENOUGH_LEFT_OUT,
+) -> list[Ints]:
     """Return the rows that each training of a race leaves out: a fifth, and of few rows more.
 
     Args:
         labels: of all rows.
         ids: of the rows; None where all differ.
         seed: of the order in which rows are dealt out.
+        enough: rows that are left out in all, if there are as many.
     """
     rows = len(labels)
     groups = group_numbers(ids, rows)
@@ -183,7 +191,7 @@ def race_folds(labels: Labels, ids: Sequence[str] | None = None, *, seed: int = 
     if folds < 2:
         return []
     fold = assign_folds(first_class(labels), groups, folds, seed)[groups]
-    trainings = min(max(1, round(ENOUGH_LEFT_OUT * folds / rows)), folds)
+    trainings = min(max(1, round(enough * folds / rows)), folds)
     return [np.flatnonzero(fold == number) for number in range(trainings)]
 
 

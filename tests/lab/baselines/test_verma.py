@@ -219,7 +219,7 @@ def weights_of(pipeline):
 
 
 def test_the_recipe_learns_weights_and_is_read_from_its_folder(pipeline, tmp_path):
-    assert weights_of(pipeline).shape == (2, 5, 256)
+    assert weights_of(pipeline).shape == (2, 5, 128)
     assert (weights_of(pipeline) != 0).any(dim=-1).all()
     inputs = problem().inputs
     pipeline.save(tmp_path / "model")
