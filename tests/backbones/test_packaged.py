@@ -155,7 +155,9 @@ def test_a_package_without_its_files(
     make_package(tmp_path, name)
     monkeypatch.syspath_prepend(tmp_path / "packages")
     family = BACKBONES[name]
-    with pytest.raises(HierlearnError, match=f"{family.package} has no .*; uninstall it, and install it again with"):
+    with pytest.raises(
+        HierlearnError, match=f"{family.package} has no .*; uninstall it, and install"
+    ):
         family.load(family.build({"vocab_size": 2, "features": 2}), name) if (
             name != "minilm"
         ) else family.describe(name)

@@ -2,6 +2,8 @@
 
 import math
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -370,3 +372,47 @@ def test_errors_of_a_single_process_pass_as_they_are():
     assert isinstance(trainer.loss, nn.Module)
     assert not isinstance(trainer.loss, HCLLoss)
     assert trainer.rows.device == CPU
+
+
+def test_the_optimizer_is_torchs_to_the_last_bit_without_its_compiler():
+    script = """
+import sys, torch
+from hierlearn.training.solvers.gradient import AdamW
+from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
+
+torch.manual_seed(0)
+own, other, third = (torch.nn.Linear(5, 3) for _ in range(3))
+for one in (other, third):
+    one.load_state_dict(own.state_dict())
+x = torch.randn(7, 5)
+
+def steps(network, optimizer, count):
+    for _ in range(count):
+        optimizer.zero_grad()
+        network(x).square().sum().backward()
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] *= 0.9
+
+options = {"lr": 1e-2, "weight_decay": 0.1}
+mine = AdamW(own.parameters(), **options)
+steps(own, mine, 3)
+held, weights = (
+    {key: value.clone() for key, value in one.items()}
+    for one in (optimizer_tensors(mine), own.state_dict())
+)
+rate = mine.param_groups[0]["lr"]
+steps(own, mine, 3)
+assert "torch._dynamo" not in sys.modules
+steps(other, torch.optim.AdamW(other.parameters(), fused=True, **options), 6)
+assert torch.equal(own.weight, other.weight) and torch.equal(own.bias, other.bias)
+third.load_state_dict(weights)
+again = AdamW(third.parameters(), **options)
+again.param_groups[0]["lr"] = rate
+restore_optimizer(again, held)
+steps(third, again, 3)
+assert torch.equal(own.weight, third.weight)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -24,8 +24,8 @@ import math
 import time
 import warnings
 from contextlib import closing, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,10 +37,10 @@ from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import HierlearnError, plural, printable
 from hierlearn.features.combined import side_by_side
 from hierlearn.files.reading import read_json
-from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.kernels.cpu import in_order
 from hierlearn.links import HeadOutput, link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
@@ -75,6 +75,7 @@ from hierlearn.training.blending import (
     seeds_of,
     select,
 )
+from hierlearn.training.checkpoint import BlendResults
 from hierlearn.training.inference import batches_of, memorize, run_network
 from hierlearn.training.prepare import (
     Prepared,
@@ -148,7 +149,7 @@ class BlendTraining(Job):
         # In the order of the predictions.
         self.kept = np.concatenate([*self.held, np.zeros(0, dtype=np.int64)])
         self.sharpness: dict[str, float] = {}
-        self.warned = False
+        self.columns: str | None = None  # what was said of them
         self.fold_seeds = 1 if self.races else FOLD_SEEDS
         self.seeds = self.settings.ensemble_size if self.races else seeds_of(self.plan)
         self.label_space = LabelSpace.from_labels(self.labels)
@@ -219,10 +220,12 @@ class BlendTraining(Job):
         if self.workers is not None:
             self._say(f"all recipes and folds, {self.workers.workers} at a time")
             self._at_once(self._fold_jobs(found, self.workers.workers))
+        if self.races:
+            predictions = self._race(found)
         for number, (name, ingredient) in enumerate(found.items(), 1):
             if not self.races:
                 self._say(f"recipe {number} of {len(found)}: {name}")
-            predictions |= self._out_of_fold(name, ingredient)
+                predictions |= self._out_of_fold(name, ingredient)
         partial = self.labels.unlabeled_descendants == "ignore"
         targets = self.labels.targets(self.kept)
         mask = self.labels.mask(self.kept) if partial else None
@@ -248,6 +251,44 @@ class BlendTraining(Job):
             self.reporting.message(f"{text}{left}")
 
     # ------------------------------------------------------------------ folds
+
+    def _race(self, found: dict[str, Ingredient]) -> dict[str, Tensor]:
+        """Return the predictions of the left-out rows by answer, of models that train together."""
+        folds: list[list[dict[str, Tensor]]] = []
+        for number, held in enumerate(self.held):
+            self._prepare_first(found, np.delete(np.arange(len(self.rows)), held))
+            fold = partial(self._fold, number=number)
+            folds.append(self._together(fold, found.items()))
+            self.overall.end(len(found) * UNIT)
+        return {
+            f"{name}{SLASH}{answer}": torch.cat([fold[place][answer] for fold in folds])
+            for place, name in enumerate(found)
+            for answer in folds[0][place]
+        }
+
+    def _together(self, function: Callable[..., Any], jobs: Iterable[Any]) -> list[Any]:
+        """Return what a function makes of each job; on a CPU jobs have a core each.
+
+        Models that take seconds gain little from several threads, which spin for each other where
+        another process is busy; and results do not depend on how many there are.
+        """
+        workers = torch.get_num_threads() if self.here.device.type == "cpu" else 0
+        calls = [partial(copy_context().run, function, *one) for one in jobs]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to say has been said
+            return list(in_order(lambda call: call(), calls, workers))
+
+    def _prepare_first(self, found: dict[str, Ingredient], rows: NDArray[np.int64]) -> None:
+        """Prepare rows before models share them, and say what there is to say of them, once."""
+        plan = next(iter(found.values())).plan(self.plan, 1, table=self.facts.is_table)
+        with warnings.catch_warnings():
+            if self.columns is not None:
+                warnings.simplefilter("ignore")
+            preprocessor = self.shared.prepare(plan, rows, self.here.device).preprocessor
+        if self.columns is None:
+            self.columns = "" if preprocessor is None else preprocessor.summary()
+            if self.columns:
+                self._say(f"columns: {printable(self.columns)}")
 
     def _out_of_fold(self, name: str, ingredient: Ingredient) -> dict[str, Tensor]:
         """Return the predictions of the left-out rows by answer; empty where time is too short."""
@@ -320,15 +361,7 @@ class BlendTraining(Job):
 
     def _train(self, plan: Plan, rows: NDArray[np.int64], budget: float) -> Prepared:
         """Train on some of the rows; raise OutOfTime where that takes longer than the budget."""
-        with warnings.catch_warnings():
-            if self.warned:  # the first training has said what there is to say
-                warnings.simplefilter("ignore")
-            prepared = self.shared.prepare(plan, rows, self.here.device)
-        if self.races and not self.warned and prepared.preprocessor is not None:
-            columns = prepared.preprocessor.summary()
-            if columns and self.here.writes:
-                self.reporting.message(f"columns: {printable(columns)}")
-        self.warned = self.races
+        prepared = self.shared.prepare(plan, rows, self.here.device)
         watch = self.clock.watch(budget)
         units = prepared.decision.settings.ensemble_size * UNIT // FOLD_SEEDS
 
@@ -410,11 +443,15 @@ class BlendTraining(Job):
                 for number, (name, plan) in enumerate(plans.items())
             )
         parts: list[tuple[str, Prepared]] = []
+        if self.races:
+            self._prepare_first(found, np.arange(len(self.rows)))
+            train = partial(self._train_part, budget=math.inf)
+            trained = self._together(train, plans.items())
+            return list(zip(order, trained, strict=True))
         for number, name in enumerate(order, 1):
-            if not self.races:
-                self._say(
-                    f"all rows, part {number} of {len(order)}: {name}, {plural(seeds, 'network')}"
-                )
+            self._say(
+                f"all rows, part {number} of {len(order)}: {name}, {plural(seeds, 'network')}"
+            )
             budget = self.clock.left if parts else float("inf")
             try:
                 parts.append((name, self._train_part(name, plans[name], budget)))
@@ -733,42 +770,6 @@ def use_workers(workers: Workers) -> Iterator[None]:
 
 
 # ---------------------------------------- results
-
-
-@dataclass
-class BlendResults:
-    """Tensors by key, in a folder or in memory.
-
-    Attributes:
-        folder: where; None keeps them in memory.
-        in_memory: the tensors, without a folder.
-    """
-
-    folder: Path | None = None
-    in_memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)
-
-    def path(self, key: str) -> Path | None:
-        """Return the file of a result."""
-        return None if self.folder is None else self.folder / f"{key}.safetensors"
-
-    def __contains__(self, key: str) -> bool:
-        path = self.path(key)
-        return key in self.in_memory if path is None else path.is_file()
-
-    def get(self, key: str) -> dict[str, Tensor] | None:
-        """Return the result of a training; None where it is missing."""
-        path = self.path(key)
-        if path is None:
-            return self.in_memory.get(key)
-        return read_tensors(path)[0] if path.is_file() else None
-
-    def put(self, key: str, tensors: dict[str, Tensor], kind: str) -> None:
-        """Keep the result of a training, written completely or not at all."""
-        path = self.path(key)
-        if path is None:
-            self.in_memory[key] = tensors
-        else:
-            write_tensors(path, tensors, {"format": f"hierlearn.{kind}"})
 
 
 def begin_results(work: Path, identity: dict[str, Any], *, resume: bool) -> BlendResults:

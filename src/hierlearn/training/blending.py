@@ -28,7 +28,7 @@ from hierlearn.metrics.measure import compute
 from hierlearn.networks.blend import spread_logs
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.training.recipes import neighbors
+from hierlearn.training.recipes import neighbors, quick
 from hierlearn.training.seeding import generator
 from hierlearn.training.settings import Settings
 
@@ -122,6 +122,11 @@ MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class f
 ENOUGH_LEFT_OUT = 300  # rows by which a race of numbers is decided, if there are as many;
 MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
+HURRY, HURRIED_RATE = (
+    0.6,
+    1e-2,
+)  # epochs of a memory in a race, of those of recipe quick, and its rate
+FEW_TREES = 60  # of each kind
 LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
 NO_MATTER = (  # settings under which a race is still free to choose
@@ -151,13 +156,15 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         }
     if facts.kind != "numbers":
         return {}
-    found = {QUICK: Ingredient("quick")}
+    epochs = quick(facts)["settings"]["epochs"]
+    hurried = {"epochs": scale_epochs(epochs, HURRY), "learning_rate": HURRIED_RATE}
+    found = {QUICK: Ingredient("quick", settings=hurried)}
     if facts.rows <= MOST_KERNEL:
         found["kernel"] = Ingredient("kernel")
-    trees = {"trees": 100, "projections": 16}
+    trees = {"trees": FEW_TREES, "projections": 16}
     found["trees"] = Ingredient("trees", {"network_options": trees})
     if facts.classes <= MOST_FOREST:
-        forest = {"trees": 100, "kind": "forest", "max_features": "sqrt"}
+        forest = {"trees": FEW_TREES, "kind": "forest", "max_features": "sqrt"}
         found["forest"] = Ingredient("trees", {"network_options": forest})
     return found
 

@@ -8,7 +8,7 @@ before it stays intact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "optimizer_tensors", "restore_optimizer"]
+__all__ = [
+    "BlendResults",
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
+    "optimizer_tensors",
+    "restore_optimizer",
+]
 
 ENDING = ".safetensors"
 FORMAT = "hierlearn.checkpoint"
@@ -134,7 +141,7 @@ class Checkpoints:
         return Checkpoint(paths[-1], tensors, metadata)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
     """Return the state of an optimizer by parameter number and name."""
     state = optimizer.state_dict()["state"]
     return {
@@ -144,7 +151,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimizer(optimizer: Any, tensors: Mapping[str, Tensor]) -> None:
     """Load into an optimizer the state that ``optimizer_tensors`` returned.
 
     Fused kernels do not compare shapes: a state of another size would be read beyond its end.
@@ -190,3 +197,42 @@ def check_shapes(
                 f"{begin}{name} is {found.get(name, 'absent')}, expected "
                 f"{expected.get(name, 'none')}"
             )
+
+
+# ---------------------------------------- results of a blend
+
+
+@dataclass
+class BlendResults:
+    """Tensors by key, in a folder or in memory.
+
+    Attributes:
+        folder: where; None keeps them in memory.
+        in_memory: the tensors, without a folder.
+    """
+
+    folder: Path | None = None
+    in_memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def path(self, key: str) -> Path | None:
+        """Return the file of a result."""
+        return None if self.folder is None else self.folder / f"{key}.safetensors"
+
+    def __contains__(self, key: str) -> bool:
+        path = self.path(key)
+        return key in self.in_memory if path is None else path.is_file()
+
+    def get(self, key: str) -> dict[str, Tensor] | None:
+        """Return the result of a training; None where it is missing."""
+        path = self.path(key)
+        if path is None:
+            return self.in_memory.get(key)
+        return read_tensors(path)[0] if path.is_file() else None
+
+    def put(self, key: str, tensors: dict[str, Tensor], kind: str) -> None:
+        """Keep the result of a training, written completely or not at all."""
+        path = self.path(key)
+        if path is None:
+            self.in_memory[key] = tensors
+        else:
+            write_tensors(path, tensors, {"format": f"hierlearn.{kind}"})

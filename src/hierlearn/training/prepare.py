@@ -223,7 +223,7 @@ def prepare(
     else:
         rows = Rows(ready, labels, device, weights)
     if options.reuse is not None and ready is None:
-        if any(one[0] != key[0] for one in options.reuse):
+        if any(one[0] != key[0] for one in list(options.reuse)):
             options.reuse.clear()  # of other rows
         options.reuse[key] = preprocessor, rows.inputs
     rows.ids, rows.numbers = train_set.ids, picked

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from hierlearn.errors import HierlearnError, arg
 from hierlearn.networks.ensemble import Noise, clip_grad_norm
@@ -57,7 +59,7 @@ from hierlearn.training.solvers.stages import Stages
 from hierlearn.training.solvers.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hierlearn.links import HeadOutput
     from hierlearn.losses import Loss
@@ -96,6 +98,73 @@ class GradientSolver:
         trainer.train()
         state = optimizer_tensors(trainer.optimizer)
         return Fitted(trainer.step, trainer.stopping, state, trainer.selections)
+
+
+class AdamW:
+    """torch's AdamW by its function, on a CPU: making torch's class imports its compiler, a second.
+
+    Args:
+        parameters: what is trained.
+        lr: the learning rate.
+        weight_decay: how much weights shrink, per step and rate.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], *, lr: float, weight_decay: float) -> None:
+        group = {"params": list(parameters), "lr": lr, "weight_decay": weight_decay}
+        self.param_groups: list[dict[str, Any]] = [group]
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    def zero_grad(self, *, set_to_none: bool = True) -> None:
+        """Drop the gradients."""
+        assert set_to_none
+        for one in self.param_groups[0]["params"]:
+            one.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        (group,) = self.param_groups
+        moved = [one for one in group["params"] if one.grad is not None]
+        for one in moved:
+            if one not in self.state:
+                zeros = {name: torch.zeros_like(one) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[one] = {"step": torch.zeros(()), **zeros}
+        states = [self.state[one] for one in moved]
+        adamw(
+            moved,
+            [one.grad for one in moved],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state by the number of the parameter, as torch does."""
+        numbers = {one: number for number, one in enumerate(self.param_groups[0]["params"])}
+        return {"state": {numbers[one]: dict(state) for one, state in self.state.items()}}
+
+    def load_state_dict(self, held: Mapping[str, Any]) -> None:
+        """Take what ``state_dict`` returned."""
+        parameters = self.param_groups[0]["params"]
+        self.state = {
+            parameters[number]: {
+                name: torch.as_tensor(value, dtype=torch.float32 if name == "step" else one.dtype)
+                .detach()
+                .clone()
+                for name, value in state.items()
+            }
+            for number, state in held["state"].items()
+            for one in [parameters[number]]
+        }
 
 
 class Trainer:
@@ -157,11 +226,11 @@ class Trainer:
                 f"this {type(self.network).__name__} has no parameters to train; give it a head or "
                 f"an encoder that learns"
             )
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+        make: Any = AdamW if rows.device.type == "cpu" else partial(torch.optim.AdamW, fused=True)
+        self.optimizer: torch.optim.Optimizer | AdamW = make(
             self.network.parameters(),
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
-            fused=True,
         )
         count = candidates_of(network)
         self.sampler = None
