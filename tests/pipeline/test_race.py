@@ -22,9 +22,11 @@ from hierlearn.pipeline.train import SingleTraining, training_job
 from hierlearn.training.blending import (
     MEMORY_SHARE,
     best_power,
+    decide_race,
     is_free_to_race,
     mixture_weights,
     race_folds,
+    seen_elsewhere,
 )
 from hierlearn.training.processes import Processes
 
@@ -105,6 +107,28 @@ def test_rows_of_one_id_are_left_out_together():
         assert not {ids[row] for row in folds[one]} & {ids[row] for row in others}
     assert len(race_folds(Labels(data.labels * 20, TREE))) == 1  # many: one fold says enough
     assert race_folds(Labels(data.labels, TREE), ["the same"] * 300) == []
+
+
+def test_rows_of_classes_that_no_training_row_has_decide_nothing():
+    classes = np.array([0, 0, 1, 2, 2, 0])
+    folds = [np.array([0, 2]), np.array([3, 4])]
+    assert seen_elsewhere(classes, folds).tolist() == [True, False, False, False]
+    space = LabelSpace(TREE)
+    right = np.resize(space.terminals, 40)
+    place = np.searchsorted(space.terminals, right)
+    draw = np.random.default_rng(0)
+    good, bad = (draw.dirichlet(np.ones(5), size=40) for _ in range(2))
+    good[np.arange(20), place[:20]] += 5  # right in the rows that count,
+    bad[np.arange(20, 40), place[20:]] += 5  # and in those that do not
+    node = {}
+    for name, q in (("good", good), ("bad", bad)):
+        ends = torch.zeros(40, len(TREE), dtype=torch.double)
+        ends[:, space.terminal_ids()] = torch.from_numpy(q / q.sum(axis=1, keepdims=True))
+        node[name] = TREE.sum_up(ends)
+    chosen, _ = decide_race(node, right, space, "none", np.arange(40) < 20)
+    assert chosen.weights.get("good", 0) > 0.8
+    chosen, _ = decide_race(node, right, space, "none", np.arange(40) >= 20)
+    assert chosen.weights.get("bad", 0) > 0.8
 
 
 # ---------------------------------------- when there is a race

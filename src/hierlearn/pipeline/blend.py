@@ -73,6 +73,7 @@ from hierlearn.training.blending import (
     race_folds,
     scorer,
     seeds_of,
+    seen_elsewhere,
     select,
 )
 from hierlearn.training.checkpoint import BlendResults
@@ -402,8 +403,12 @@ class BlendTraining(Job):
 
     def _decide_race(self, predictions: dict[str, Tensor]) -> Selection:
         """Return the weights of a race, and replace the predictions by sharpened ones."""
-        right = first_class(self.labels)[self.kept]
-        chosen, sharpened = decide_race(predictions, right, self.label_space, f"{QUICK}{SLASH}main")
+        classes, memory = first_class(self.labels), f"{QUICK}{SLASH}main"
+        counts = seen_elsewhere(classes, self.held)
+        counts = counts if counts.any() else None
+        chosen, sharpened = decide_race(
+            predictions, classes[self.kept], self.label_space, memory, counts
+        )
         names = {key: key.partition(SLASH)[0] for key in predictions}
         for key, (power, p) in sharpened.items():
             self.sharpness[names[key]], predictions[key] = power, p

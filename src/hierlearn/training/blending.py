@@ -465,7 +465,11 @@ def select(
 
 
 def decide_race(
-    predictions: Mapping[str, Tensor], right: Ints, label_space: LabelSpace, memory: str
+    predictions: Mapping[str, Tensor],
+    right: Ints,
+    label_space: LabelSpace,
+    memory: str,
+    counts: NDArray[np.bool_] | None = None,
 ) -> tuple[Selection, dict[str, tuple[float, Tensor]]]:
     """Return the weights of the models of a race, and the power and predictions of each.
 
@@ -474,13 +478,15 @@ def decide_race(
         right: (N,) the most specific class of each row.
         label_space: what can be predicted.
         memory: the model that keeps a share of MEMORY_SHARE, if it is one of them.
+        counts: (N,) the rows that decide; None for all.
     """
     place = torch.from_numpy(np.searchsorted(label_space.terminals, right))
+    some = torch.arange(len(right)) if counts is None else torch.from_numpy(counts.nonzero()[0])
     masses: dict[str, Tensor] = {}
     sharpened: dict[str, tuple[float, Tensor]] = {}
     for key, p in predictions.items():
         logs = spread_logs(terminal_log_distribution(p.double().log(), label_space).exp())
-        power = best_power(logs, place)
+        power = best_power(logs[some], place[some])
         masses[key] = (power * logs).softmax(dim=1)
         ends = torch.zeros(p.shape, dtype=torch.double)
         ends = ends.index_copy(1, label_space.terminal_ids(), masses[key])
@@ -489,7 +495,8 @@ def decide_race(
     def share_right(q: Tensor) -> float:
         return float((q.argmax(dim=1) == place).double().mean())
 
-    found = mixture_weights([q.gather(1, place[:, None])[:, 0].numpy() for q in masses.values()])
+    mine = place[some, None]
+    found = mixture_weights([q[some].gather(1, mine)[:, 0].numpy() for q in masses.values()])
     kept: dict[str, float] = {}
     for key, weight in zip(masses, found.tolist(), strict=True):
         if key == memory:
@@ -500,6 +507,19 @@ def decide_race(
     value = share_right(torch.stack([kept[key] * masses[key] for key in kept]).sum(dim=0))
     single = {key: share_right(q) for key, q in masses.items()}
     return Selection(kept, value, single), sharpened
+
+
+def seen_elsewhere(classes: Ints, folds: Sequence[Ints]) -> NDArray[np.bool_]:
+    """Return which left-out rows, fold after fold, have a class that a training row has, too.
+
+    Args:
+        classes: (N,) of all rows.
+        folds: the numbers of the rows that each training leaves out.
+    """
+    total = np.bincount(classes)
+    parts = [classes[fold] for fold in folds]
+    found = [total[part] > np.bincount(part, minlength=len(total))[part] for part in parts]
+    return np.concatenate(found)
 
 
 def mixture_weights(right: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
