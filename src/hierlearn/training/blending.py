@@ -28,7 +28,7 @@ from hierlearn.metrics.measure import compute
 from hierlearn.networks.blend import spread_logs
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.training.recipes import neighbors, quick
+from hierlearn.training.recipes import FEWEST_EPOCHS, QUICK_BATCH, neighbors
 from hierlearn.training.seeding import generator
 from hierlearn.training.settings import Settings
 
@@ -122,10 +122,8 @@ MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class f
 ENOUGH_LEFT_OUT = 300  # rows by which a race of numbers is decided, if there are as many;
 MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
-HURRY, HURRIED_RATE = (
-    0.6,
-    1e-2,
-)  # epochs of a memory in a race, of those of recipe quick, and its rate
+HURRIED_STEPS = 120  # of a memory in a race,
+HURRIED_RATE = 1e-2  # and its learning rate
 FEW_TREES = 60  # of each kind
 LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
@@ -156,8 +154,12 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         }
     if facts.kind != "numbers":
         return {}
-    epochs = quick(facts)["settings"]["epochs"]
-    hurried = {"epochs": scale_epochs(epochs, HURRY), "learning_rate": HURRIED_RATE}
+    batches = max(round(facts.rows / QUICK_BATCH), 1)
+    hurried = {
+        "epochs": max(round(HURRIED_STEPS / batches), FEWEST_EPOCHS),
+        "batch_size": -(-facts.rows // batches),
+        "learning_rate": HURRIED_RATE,
+    }
     found = {QUICK: Ingredient("quick", settings=hurried)}
     if facts.rows <= MOST_KERNEL:
         found["kernel"] = Ingredient("kernel")
