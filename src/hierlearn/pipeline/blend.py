@@ -404,10 +404,12 @@ class BlendTraining(Job):
     def _decide_race(self, predictions: dict[str, Tensor]) -> Selection:
         """Return the weights of a race, and replace the predictions by sharpened ones."""
         classes, memory = first_class(self.labels), f"{QUICK}{SLASH}main"
-        counts = seen_elsewhere(classes, self.held)
-        counts = counts if counts.any() else None
         chosen, sharpened = decide_race(
-            predictions, classes[self.kept], self.label_space, memory, counts
+            predictions,
+            classes[self.kept],
+            self.label_space,
+            memory,
+            seen_elsewhere(classes, self.held),
         )
         names = {key: key.partition(SLASH)[0] for key in predictions}
         for key, (power, p) in sharpened.items():

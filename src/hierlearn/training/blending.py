@@ -124,7 +124,7 @@ MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
 HURRIED_STEPS = 120  # of a memory in a race,
 HURRIED_RATE = 1e-2  # and its learning rate
-FEW_TREES = 60  # of each kind
+FEW_TREES = 100  # of each kind
 LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
 NO_MATTER = (  # settings under which a race is still free to choose
@@ -483,7 +483,9 @@ def decide_race(
         counts: (N,) the rows that decide; None for all.
     """
     place = torch.from_numpy(np.searchsorted(label_space.terminals, right))
-    some = torch.arange(len(right)) if counts is None else torch.from_numpy(counts.nonzero()[0])
+    if counts is None or not counts.any():
+        counts = np.ones(len(right), dtype=bool)
+    some = torch.from_numpy(counts.nonzero()[0])
     masses: dict[str, Tensor] = {}
     sharpened: dict[str, tuple[float, Tensor]] = {}
     for key, p in predictions.items():
