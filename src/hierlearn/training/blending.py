@@ -124,7 +124,8 @@ MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
 HURRIED_STEPS = 120  # of a memory in a race,
 HURRIED_RATE = 1e-2  # and its learning rate
-FEW_TREES = 100  # of each kind
+FEW_TREES, FEWEST_TREES = 100, 25  # of each kind, of few rows and of many
+TREES_BY_ROWS = 1_000_000  # trees x rows
 LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
 NO_MATTER = (  # settings under which a race is still free to choose
@@ -163,10 +164,11 @@ def race(facts: Facts) -> dict[str, Ingredient]:
     found = {QUICK: Ingredient("quick", settings=hurried)}
     if facts.rows <= MOST_KERNEL:
         found["kernel"] = Ingredient("kernel")
-    trees = {"trees": FEW_TREES, "projections": 16}
+    count = min(FEW_TREES, max(FEWEST_TREES, TREES_BY_ROWS // facts.rows))
+    trees = {"trees": count, "projections": 16}
     found["trees"] = Ingredient("trees", {"network_options": trees})
     if facts.classes <= MOST_FOREST:
-        forest = {"trees": FEW_TREES, "kind": "forest", "max_features": "sqrt"}
+        forest = {"trees": count, "kind": "forest", "max_features": "sqrt"}
         found["forest"] = Ingredient("trees", {"network_options": forest})
     return found
 
