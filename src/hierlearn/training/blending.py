@@ -122,8 +122,9 @@ MOST_FLAT = 50_000_000  # rows x classes of linear models that tell each class f
 ENOUGH_LEFT_OUT = 300  # rows by which a race of numbers is decided, if there are as many;
 MORE_LEFT_OUT = 1000  # of texts, whose models take a moment
 MOST_LEFT_OUT = 3000
-HURRIED_STEPS = 120  # of a memory in a race,
-HURRIED_RATE = 1e-2  # and its learning rate
+HURRIED_STEPS = 120  # of a memory in a race, but for MANY_ROWS,
+MANY_ROWS, MORE_STEPS = 8000, 240
+HURRIED_RATE = 1e-2  # and the learning rate
 FEW_TREES, FEWEST_TREES = 100, 25  # of each kind, of few rows and of many
 TREES_BY_ROWS = 1_000_000  # trees x rows
 LEAST_SHARE = 0.08  # of a blend that is worth a training
@@ -156,8 +157,9 @@ def race(facts: Facts) -> dict[str, Ingredient]:
     if facts.kind != "numbers":
         return {}
     batches = max(round(facts.rows / QUICK_BATCH), 1)
+    steps = HURRIED_STEPS if facts.rows < MANY_ROWS else MORE_STEPS
     hurried = {
-        "epochs": max(round(HURRIED_STEPS / batches), FEWEST_EPOCHS),
+        "epochs": max(round(steps / batches), FEWEST_EPOCHS),
         "batch_size": -(-facts.rows // batches),
         "learning_rate": HURRIED_RATE,
     }
