@@ -86,7 +86,7 @@ def test_utf_16_is_named(tmp_path, encoding):
 
 
 def test_a_packed_file_by_a_plain_name_is_named(tmp_path):
-    path = write(tmp_path, gzip.compress(b"x,y\n1,2\n"))
+    path = write(tmp_path, gzip.compress(b"x,y\n1,2\n", mtime=0x3B3B3B3B))  # semicolons inside
     for read in (open_table, read_rows, stream_rows):
         with pytest.raises(DataError, match=r"rows\.csv is packed by gzip; unpack it first"):
             read(path)

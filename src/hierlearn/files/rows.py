@@ -231,6 +231,8 @@ def find_delimiter(path: Path) -> str:
     with open_content(path) as file:
         raw = file.read(SAMPLE)
     refuse_utf16(path, raw)
+    if raw[:2] == b"\x1f\x8b":  # packed, by a plain name: refused where it is read
+        return usual
     text = raw.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     is_all = len(raw) < SAMPLE
     fits = {one: fit(text, is_all, one) for one in NAMES}
