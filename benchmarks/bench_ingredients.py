@@ -39,7 +39,6 @@ SETS = ("eisen_fun", "cellcycle_fun", "diatoms", "cellcycle_go", "imclef07d")
 SHARES = (0.6, 0.8)  # of the rows: for training, and then for weights
 NEW = {
     "trees": Ingredient("trees", one_solution=True),
-    "tabm": Ingredient("tabm"),
     "verma": Ingredient("verma"),
     "early-heads": Ingredient("early-heads"),
     "hmcn-f": Ingredient("hmcn-f"),

@@ -34,7 +34,7 @@ SEEDS = 2
 METRICS = ("au-prc", "terminal-accuracy", "hier-f1", "hier-dist")
 RECIPES = (
     *("flat", "max", "quick", "awx", "hmc-lmlp", "early-heads", "teacher-student", "verma"),
-    *("clems", "cnn-hl-li", "devise", "tsle", "trees", "tabm", "hmcn-f", "hmcn-r"),
+    *("clems", "cnn-hl-li", "devise", "tsle", "trees", "hmcn-f", "hmcn-r"),
 )
 VARIANTS: dict[str, dict[str, Any]] = {
     "hmc-lmlp, without inputs": {

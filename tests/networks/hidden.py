@@ -4,6 +4,6 @@ from hierlearn.networks import NETWORKS
 
 WITHOUT = (
     *("cnn", "embeddings", "hmcn-f", "hmcn-r", "hmc-lmlp", "early-heads"),
-    *("tsle", "trees", "kernel", "estimator", "tabm"),
+    *("tsle", "trees", "kernel", "estimator"),
 )
 HIDDEN = [name for name in NETWORKS if name not in WITHOUT]

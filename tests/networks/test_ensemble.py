@@ -36,7 +36,6 @@ OTHERS = (
     "tsle",
     "trees",
     "kernel",
-    "tabm",
     "estimator",
 )
 OF_ROWS = [name for name in NETWORKS if name not in OTHERS]

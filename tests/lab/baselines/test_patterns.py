@@ -47,12 +47,6 @@ def test_every_label_set_has_a_unit_and_the_others_stay_random():
     assert torch.equal(found[4:], before[4:])
 
 
-def test_frequent_sets_have_larger_weights():
-    found = weights_of(head_init="frequent-patterns")
-    scales = [1, (4 / 9) ** 0.5, (2 / 9) ** 0.5, (1 / 9) ** 0.5]
-    torch.testing.assert_close(found[:4], expected(scales))
-
-
 def test_with_fewer_units_than_sets_the_most_frequent_have_one():
     found = weights_of(head_init="patterns", network_options={"width": 2})
     torch.testing.assert_close(found, expected([1, 1], units=2))
