@@ -33,7 +33,7 @@ def test_every_front_door_has_every_setting():
     fields = settings_of(Settings)
     every = set(fields)
     studies = {name for name, one in fields.items() if one.description.study}
-    of_a_run = {"seed", "checkpoint_every", "keep_checkpoints", "parallel"}
+    of_a_run = {"seed", "checkpoint_every", "keep_checkpoints"}
     assert every - studies == {"ensemble_size", *of_a_run}
     assert every <= options_of(train.train)
     assert every <= set(option_kinds(train.train, without=train.PER_RUN))

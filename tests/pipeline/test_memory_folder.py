@@ -16,8 +16,7 @@ import warm
 from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.files import writing
-from hierlearn.memory import Part
-from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
+from hierlearn.networks.memories import embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, memory_files, train
 from hierlearn.pipeline import remember as in_memory
 from hierlearn.pipeline import remember as memory_folder
@@ -468,22 +467,3 @@ def test_a_folder_that_another_process_holds_is_named(folder, monkeypatch):
         other.kill()  # and its lock is gone with it
     with writing.locked(folder, 10), writing.locked(folder, 0.2):
         pass
-
-
-@pytest.mark.parametrize("world", [1, 2, 3, 7, 40])
-def test_parts_of_a_memory_are_all_of_it(folder, world):
-    """Whatever the shards are: 24 rows, 5 more, 3 forgotten, 4 of a larger precision."""
-    more, large = clusters(5, seed=1), clusters(4, seed=2)
-    with MemoryFolder.open(folder) as held:
-        held.remember(more.inputs, more.labels)
-        held.remember(large.inputs * 1e8, large.labels)
-        held.forget(["3", "24", "23"])
-    whole = embeddings_of(Pipeline.load(folder).network)["main"]
-    assert whole.dtype == torch.float32
-    parts = []
-    for rank in range(world):
-        network = Pipeline.load(folder, part=Part(rank, world)).network
-        (head,) = memory_heads(network)["main"]
-        parts.append(head.memory.embeddings)
-        assert len(head.memory) == 30
-    assert torch.equal(torch.cat(parts), whole)

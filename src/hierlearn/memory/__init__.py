@@ -2,7 +2,7 @@
 
 from hierlearn.memory.compare import Candidates, SetCandidates
 from hierlearn.memory.head import NeighborHead
-from hierlearn.memory.search import DISTANCES, Part, ShardedSearch, nearest_in_shards
+from hierlearn.memory.search import DISTANCES
 from hierlearn.memory.store import LabelSets, Memory, Remembered
 
 __all__ = [
@@ -11,9 +11,6 @@ __all__ = [
     "LabelSets",
     "Memory",
     "NeighborHead",
-    "Part",
     "Remembered",
     "SetCandidates",
-    "ShardedSearch",
-    "nearest_in_shards",
 ]

@@ -1,4 +1,4 @@
-"""Exact search of the nearest rows of a memory, in one part or in several.
+"""Exact search of the nearest rows of a memory.
 
     squared     |a - b|^2
     euclidean   |a - b|
@@ -19,24 +19,19 @@ whatever the sizes.
 
 **Ties.** The k nearest rows of a query are the first k by distance, then by ``priority``, a hash of
 the row number: where rows are sorted by class, the first class does not fill all places. They are
-returned by distance, then by row number. So the k nearest of all rows are the k nearest among the k
-nearest of every part, bit for bit, however the rows are divided. Scores cannot tell rows apart
-whose distances differ by rounding. So ``SPARE`` more rows than asked for are kept; where these are
+returned by distance, then by row number. Scores cannot tell rows apart whose distances differ by
+rounding. So ``SPARE`` more rows than asked for are kept; where these are
 as near as that, ``settle`` looks at all rows that may be nearer.
 
-**Parts.** ``nearest_in_shards`` searches parts in one process; ``ShardedSearch`` one part in each
-process of a torch.distributed group. Processes exchange k distances and k row numbers per query,
-never embeddings.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError, unknown_name
@@ -88,7 +83,6 @@ def nearest(
     k: int,
     distance: str = "squared",
     *,
-    first: int = 0,
     blocks: Blocks | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the k nearest rows of a memory, exactly and without gradient.
@@ -114,12 +108,12 @@ def nearest(
     k = min(k, embeddings.shape[-2])
     if embeddings.dim() == 2:
         flat = queries.flatten(0, -2).to(dtype)
-        values, rows = _search(flat, embeddings, k, distance, blocks, first)
+        values, rows = _search(flat, embeddings, k, distance, blocks)
         shape = (*queries.shape[:-1], k)
         return values.view(shape), rows.view(shape)
     members = queries if queries.dim() == 3 else queries.expand(len(embeddings), -1, -1)
     found = [
-        _search(one.to(dtype), memory, k, distance, blocks, first)
+        _search(one.to(dtype), memory, k, distance, blocks)
         for one, memory in zip(members, embeddings, strict=True)
     ]
     return torch.stack([one for one, _ in found]), torch.stack([one for _, one in found])
@@ -162,7 +156,7 @@ def _check(queries: Tensor, embeddings: Tensor, k: int) -> None:
 
 
 def _search(
-    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks, first: int
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
 ) -> tuple[Tensor, Tensor]:
     """Search one memory (N, D) for queries (n, D)."""
     if not k or not len(queries):  # an empty memory, or nobody asks
@@ -171,14 +165,13 @@ def _search(
         )
     size = max(1, blocks.kept // _room(k + SPARE))
     parts = [
-        _pass_over(part, embeddings, k, distance, blocks, first)
-        for part in torch.split(queries, size)
+        _pass_over(part, embeddings, k, distance, blocks) for part in torch.split(queries, size)
     ]
     return torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
 
 
 def _pass_over(
-    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks, number: int
+    queries: Tensor, embeddings: Tensor, k: int, distance: str, blocks: Blocks
 ) -> tuple[Tensor, Tensor]:
     """Pass over the memory once, for queries that fit one state; rows count from a number."""
     is_cosine = distance == "cosine"
@@ -225,7 +218,7 @@ def _pass_over(
     found = torch.cat([state.rows() for state in states])
     found = found.clamp_max(total - 1)  # where rows are not finite, some that pad were found
     kept = distances_of(queries, embeddings, found, distance, blocks.gathered)
-    values, found = best_of(kept, found + number, k)
+    values, found = best_of(kept, found, k)
     if keep > k:
         far = origin if halved is None else torch.zeros_like(origin)  # scores of rows as stored
         rounding = rounding_of(queries, values[:, -1], far, distance)
@@ -234,9 +227,7 @@ def _pass_over(
         some = (apart <= rounding).nonzero()[:, 0]
         if len(some):
             most = as_squared(values[some, -1], distance) + 2 * rounding[some]
-            values[some], found[some] = settle(
-                queries[some], embeddings, k, most, origin, distance, number
-            )
+            values[some], found[some] = settle(queries[some], embeddings, k, most, origin, distance)
     return values, found
 
 
@@ -472,17 +463,6 @@ def _by(values: Tensor, rows: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Ten
     return values[..., :k], rows.gather(-1, order)[..., :k]
 
 
-def merge(found: Sequence[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor, Tensor]:
-    """Return the k nearest of what several searches found.
-
-    Args:
-        found: the distances and row numbers of each, (..., n, k) or fewer columns.
-        k: how many; all where there are fewer.
-    """
-    values, rows = (torch.cat([one[side] for one in found], dim=-1) for side in (0, 1))
-    return best_of(values, rows, min(k, values.shape[-1]))
-
-
 def rounding_of(queries: Tensor, kth: Tensor, origin: Tensor, distance: str) -> Tensor:
     """Return (n,) by how much the scores of rows near the k-th may be off, as squared distances.
 
@@ -512,7 +492,6 @@ def settle(
     most: Tensor,
     origin: Tensor,
     distance: str,
-    first: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the k nearest rows of queries whose scores left them open.
 
@@ -523,13 +502,12 @@ def settle(
         most: (n,) the squared distance, or the cosine one, up to which scores are looked at.
         origin: (D,) from which scores are computed.
         distance: a name of DISTANCES.
-        first: the number of the first row.
     """
     is_cosine = distance == "cosine"
     shifted = normalize(queries, dim=-1) if is_cosine else queries - origin
     lengths = shifted.square().sum(1)
     least = 1 - most if is_cosine else -most
-    eligible = first_of_equal_rows(embeddings, k, first)
+    eligible = first_of_equal_rows(embeddings, k)
     held: list[tuple[Tensor, Tensor, Tensor]] = []
     count = 0
     for numbers in torch.split(eligible, max(64, PAIRS // len(queries))):
@@ -544,14 +522,14 @@ def settle(
         held.append((query, found, values))
         count += len(query)
         if count > PAIRS:
-            held = [_first_of_each(*_joined(held), k, first)]
+            held = [_first_of_each(*_joined(held), k)]
             count = len(held[0][0])
-    query, found, values = _first_of_each(*_joined(held), k, first)
+    query, found, values = _first_of_each(*_joined(held), k)
     if len(query) < k * len(queries):  # scores were off by more than that
         more = 1.01 * most + 1e-6
-        return settle(queries, embeddings, k, more, origin, distance, first)
+        return settle(queries, embeddings, k, more, origin, distance)
     shape = (len(queries), k)
-    return best_of(values.view(shape), found.view(shape) + first, k)
+    return best_of(values.view(shape), found.view(shape), k)
 
 
 def _joined(held: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -560,10 +538,10 @@ def _joined(held: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tens
 
 
 def _first_of_each(
-    query: Tensor, rows: Tensor, values: Tensor, k: int, first: int
+    query: Tensor, rows: Tensor, values: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the pairs of the k nearest rows of every query, by query."""
-    order = priority(rows + first).argsort(stable=True)
+    order = priority(rows).argsort(stable=True)
     order = order[values[order].argsort(stable=True)]
     order = order[query[order].argsort(stable=True)]
     ordered = query[order]
@@ -573,7 +551,7 @@ def _first_of_each(
     return query[order], rows[order], values[order]
 
 
-def first_of_equal_rows(embeddings: Tensor, k: int, first: int) -> Tensor:
+def first_of_equal_rows(embeddings: Tensor, k: int) -> Tensor:
     """Return the rows that may be among the k nearest: of equal rows, k of them by priority."""
     total, width = embeddings.shape
     draw = torch.Generator().manual_seed(0)
@@ -585,7 +563,7 @@ def first_of_equal_rows(embeddings: Tensor, k: int, first: int) -> Tensor:
         keys.append((bits * factors).sum(1))
     _, group = torch.unique(torch.cat(keys), return_inverse=True)
     numbers = torch.arange(total, device=embeddings.device)
-    _, kept, _ = _first_of_each(group, numbers, torch.zeros_like(group), k, first)
+    _, kept, _ = _first_of_each(group, numbers, torch.zeros_like(group), k)
     return kept.sort().values
 
 
@@ -628,108 +606,3 @@ class Scale(nn.Module):
     def extra_repr(self) -> str:
         """Show the value when the module is printed."""
         return f"{self.value:g}" + ", learned" * (self.log_scale is not None)
-
-
-# ---------------------------------------- sharded
-
-
-def nearest_in_shards(
-    queries: Tensor, shards: Sequence[Tensor], k: int, distance: str = "squared"
-) -> tuple[Tensor, Tensor]:
-    """Return what ``nearest`` does for the rows of all shards one after another.
-
-    Args:
-        queries: (n, D), or (M, n, D) for the members of an ensemble.
-        shards: (N_i, D), or (M, N_i, D), each.
-        k: how many rows; all where there are fewer.
-        distance: a name of DISTANCES.
-    """
-    found, first = [], 0
-    for shard in shards:
-        found.append(nearest(queries, shard, k, distance, first=first))
-        first += shard.shape[-2]
-    return merge(found, k)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Which of consecutive rows this process holds.
-
-    Attributes:
-        rank: the number of the process.
-        world: how many processes there are.
-        group: those of torch.distributed; None for all.
-    """
-
-    rank: int
-    world: int
-    group: Any = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.world:
-            raise HierlearnError(f"rank {self.rank} must be below {self.world}, and at least 0")
-
-    def bounds(self, total: int) -> tuple[int, int]:
-        """Return the first row of this process, and the row after its last one."""
-        return self.rank * total // self.world, (self.rank + 1) * total // self.world
-
-
-@dataclass(frozen=True)
-class ShardedSearch:
-    """The rows of a memory, split over the processes of a group.
-
-    Every process must ask for the same queries, in the same order.
-
-    Attributes:
-        embeddings: (n, D) or (M, n, D), the rows of this process.
-        total: how many rows all processes have together.
-        part: which of them are here.
-
-    Example:
-        In each of several processes, with the same ``embeddings`` and ``queries``:
-
-        >>> part = Part(distributed.get_rank(), distributed.get_world_size())  # doctest: +SKIP
-        >>> begin, end = part.bounds(len(embeddings))  # doctest: +SKIP
-        >>> search = ShardedSearch(embeddings[begin:end], len(embeddings), part)  # doctest: +SKIP
-        >>> distances, rows = search(queries, k=10)  # doctest: +SKIP
-    """
-
-    embeddings: Tensor
-    total: int
-    part: Part
-
-    def __post_init__(self) -> None:
-        begin, end = self.part.bounds(self.total)
-        if self.embeddings.shape[-2] != end - begin:
-            raise HierlearnError(
-                f"embeddings {tuple(self.embeddings.shape)} must have {end - begin} rows, those of "
-                f"process {self.part.rank} of {self.part.world} with {self.total} rows in all"
-            )
-
-    def __call__(self, queries: Tensor, k: int, distance: str = "squared") -> tuple[Tensor, Tensor]:
-        """Return what ``nearest`` returns for all rows, in every process.
-
-        Args:
-            queries: (n, D), or (M, n, D) for the members of an ensemble.
-            k: how many rows; all where there are fewer.
-            distance: a name of DISTANCES.
-        """
-        begin, _ = self.part.bounds(self.total)
-        values, rows = nearest(queries, self.embeddings, k, distance, first=begin)
-        if self.part.world == 1:
-            return values, rows
-        k = min(k, self.total)
-        lacking = (0, k - values.shape[-1])
-        values = torch.nn.functional.pad(values, lacking, value=torch.inf)
-        rows = torch.nn.functional.pad(rows, lacking, value=-1)
-        parts = zip(self._gathered(values), self._gathered(rows), strict=True)
-        values, rows = merge(list(parts), k)
-        empty = rows < 0  # where a query is not finite, nothing is nearer than an empty place
-        return values.masked_fill(empty, torch.nan), rows.clamp_min(0)
-
-    def _gathered(self, mine: Tensor) -> list[Tensor]:
-        """Return a tensor of every process, by rank."""
-        mine = mine.contiguous()
-        found = [torch.empty_like(mine) for _ in range(self.part.world)]
-        distributed.all_gather(found, mine, group=self.part.group)
-        return found

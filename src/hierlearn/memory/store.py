@@ -40,7 +40,7 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.hierarchy.structure import expand_ranges
 from hierlearn.kernels.neighbor_batch import SetTable
 from hierlearn.memory.index import ApproximateIndex
-from hierlearn.memory.search import ShardedSearch, dense_distances, nearest, nearest_operator
+from hierlearn.memory.search import dense_distances, nearest, nearest_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.memory.search import Part
 
 DENSE = 1 << 27  # entries of the targets of all sets that are held as a matrix
 BLOCK = 1 << 24  # entries of the targets of the sets of a few neighbors, made when needed
@@ -139,7 +138,6 @@ class Memory(nn.Module):
         embeddings: (N, D), or (M, N, D) of the members of an ensemble; in the precision in which
             they were set, whatever that of the network is.
         indexes: an approximate index per member; None for exact search.
-        part: which of the rows the embeddings are, where processes share them; None for all.
         is_traced: whether to search by a few operators that can be exported.
     """
 
@@ -148,7 +146,6 @@ class Memory(nn.Module):
         self.rows: Remembered | None = None
         self.embeddings: Tensor | None = None
         self.indexes: list[ApproximateIndex] | None = None
-        self.part: Part | None = None
         self.is_traced = False
         self._set_ids: Tensor | None = None  # (N,)
         self._log_weights: Tensor | None = None  # (N,)
@@ -172,22 +169,18 @@ class Memory(nn.Module):
         """Whether the labels of the remembered rows are partial."""
         return self.rows is not None and self.rows.labels.is_partial
 
-    def set(self, embeddings: Tensor, rows: Remembered, part: Part | None = None) -> None:
+    def set(self, embeddings: Tensor, rows: Remembered) -> None:
         """Replace what is remembered.
 
         Args:
             embeddings: (N, D) or (M, N, D); fewer rows where processes share them.
             rows: the labels and ids of all N rows.
-            part: which of the rows the embeddings are; None for all.
         """
-        if part is not None:
-            ShardedSearch(embeddings, len(rows), part)  # raises where they do not fit
-        elif embeddings.shape[-2] != len(rows):
+        if embeddings.shape[-2] != len(rows):
             raise HierlearnError(
                 f"embeddings {tuple(embeddings.shape)} do not fit {len(rows)} remembered rows"
             )
         self.rows, self.embeddings, self.indexes = rows, embeddings.detach(), None
-        self.part = None if part is None or part.world == 1 else part
         device = embeddings.device
         self._set_ids = torch.from_numpy(rows.labels.of_row).to(device)
         self._log_weights = None
@@ -203,13 +196,13 @@ class Memory(nn.Module):
     @property
     def set_ids(self) -> Tensor:
         """(N,) the number of the label set of each row."""
-        self._held()
+        self.held()
         assert self._set_ids is not None
         return self._set_ids
 
     def targets_of_sets(self, entries: int = BLOCK) -> Iterator[Tensor]:
         """Yield the closed targets of all label sets, (S, C) at once or in blocks, as bool."""
-        _, rows = self._held()
+        _, rows = self.held()
         if self._targets is not None:
             yield self._targets
             return
@@ -223,15 +216,6 @@ class Memory(nn.Module):
         self.__init__()  # type: ignore[misc]
 
     def held(self) -> tuple[Tensor, Remembered]:
-        """Return embeddings and rows; raise on an empty memory, or one that processes share."""
-        if self.part is not None:
-            raise HierlearnError(
-                f"the rows of this memory are split over {self.part.world} processes, which can "
-                f"only predict and explain; load the whole model for anything else"
-            )
-        return self._held()
-
-    def _held(self) -> tuple[Tensor, Remembered]:
         """Return what this process holds."""
         if self.rows is None or self.embeddings is None or not len(self.rows):
             raise HierlearnError(
@@ -263,9 +247,7 @@ class Memory(nn.Module):
             k: how many rows; all where there are fewer.
             distance: a name of DISTANCES.
         """
-        embeddings, rows = self._held()
-        if self.part is not None:
-            return ShardedSearch(embeddings, len(rows), self.part)(queries, k, distance)
+        embeddings, _ = self.held()
         if self.is_traced:
             # In double precision, so that another engine rounds alike.
             dense = dense_distances(queries.double(), embeddings.double(), k, distance)
@@ -299,7 +281,7 @@ class Memory(nn.Module):
             (..., n, C) sum of w y and (..., n, C) sum of w (1 - y), over the neighbors whose label
             is known.
         """
-        _, rows = self._held()
+        _, rows = self.held()
         assert self._set_ids is not None
         sets = self._set_ids[index]
         if self._targets is not None:

@@ -17,7 +17,7 @@ from hierlearn.networks.network import Network
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from hierlearn.memory import NeighborHead, Part, Remembered
+    from hierlearn.memory import NeighborHead, Remembered
 
 
 def memory_heads(network: nn.Module) -> dict[str, list[NeighborHead]]:
@@ -106,12 +106,7 @@ def neighbors_of(network: nn.Module, head: str, embeddings: Tensor) -> tuple[Ten
     return (weights, index) if weights.dim() == 3 else (weights[None], index[None])
 
 
-def set_memory(
-    network: nn.Module,
-    embeddings: dict[str, Tensor],
-    rows: Remembered,
-    part: Part | None = None,
-) -> None:
+def set_memory(network: nn.Module, embeddings: dict[str, Tensor], rows: Remembered) -> None:
     """Replace what a network remembers.
 
     Args:
@@ -124,4 +119,4 @@ def set_memory(
         looped = isinstance(owner(network, name)[0], LoopedEnsemble)
         for number, head in enumerate(heads):
             found = embeddings[name][number] if looped else embeddings[name]
-            head.memory.set(found, rows, part)
+            head.memory.set(found, rows)

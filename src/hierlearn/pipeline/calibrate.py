@@ -75,8 +75,6 @@ def calibrate(
         return
     if len(prepared.label_space.terminals) < 2:
         return  # every answer is the same class
-    if here.world > 1 and prepared.decision.settings.parallel != "ddp":
-        return  # a network in parts
     held, source = prepared.held_out, "validation rows"
     most = min(MOST, max(ENTRIES // len(pipeline.label_space), LARGEST))
     if len(held) < ENOUGH and not prepared.decision.settings.patience:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
-    from hierlearn.memory import Memory, Part
+    from hierlearn.memory import Memory
     from hierlearn.pipeline.seen_rows import Digests
 
 MANIFEST = "memory.json"
@@ -239,7 +239,6 @@ def read_memory(
     network: nn.Module,
     hierarchy: Hierarchy,
     names: Container[str],
-    part: Part | None = None,
 ) -> Digests | None:
     """Read what a network remembers; nothing for one without a memory.
 
@@ -260,10 +259,9 @@ def read_memory(
     if not heads:
         return None
     manifest = read_manifest(folder, names)
-    begin, end = (0, manifest.total) if part is None else part.bounds(manifest.total)
     known: list[Shard] = []
     held: dict[str, Tensor] = {}
-    place = -begin  # of the first row of a shard among those that are kept
+    begin = 0  # of the rows of a shard
     shards = read_shards(folder, manifest, hierarchy, read_forgotten(folder, manifest))
     for entry, shard in zip(manifest.shards, shards, strict=True):
         with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
@@ -274,23 +272,21 @@ def read_memory(
                 if rows.shape[:-2] != leading or size not in (None, rows.shape[-1]):
                     wanted = ", ".join(map(str, (*leading, "N", size or "D")))
                     raise ValueError(f"embeddings {tuple(rows.shape)} must be ({wanted})")
-                if len(manifest.shards) == 1 and part is None:
+                if len(manifest.shards) == 1:
                     held[name] = rows
                     continue
                 if name not in held:
-                    held[name] = rows.new_empty((*leading, end - begin, rows.shape[-1]))
-                first, last = max(place, 0), min(place + rows.shape[-2], end - begin)
-                if first < last:  # what lies outside belongs to other processes
-                    # Not in the precision of the first: what overflows half came in another.
-                    held[name] = held[name].to(torch.promote_types(held[name].dtype, rows.dtype))
-                    held[name][..., first:last, :] = rows[..., first - place : last - place, :]
-        place += len(shard)
+                    held[name] = rows.new_empty((*leading, manifest.total, rows.shape[-1]))
+                # Not in the precision of the first: what overflows half came in another.
+                held[name] = held[name].to(torch.promote_types(held[name].dtype, rows.dtype))
+                held[name][..., begin : begin + len(shard), :] = rows
+        begin += len(shard)
         known.append(replace(shard, embeddings={}))
     with guarded(folder / MANIFEST, "does not fit this model", CheckpointError, COPY):
         joined = Shard.join(known)
-        set_memory(network, held, joined.rows, part)
+        set_memory(network, held, joined.rows)
         indexes: dict[int, tuple[Memory, list[ApproximateIndex]]] = {}
-        for name, memory, number, rows in members_of_memories(network) if part is None else ():
+        for name, memory, number, rows in members_of_memories(network):
             path = folder / INDEX.format(head=name, member=number)
             if path.name in names and find_spec("faiss") is not None:
                 found = ApproximateIndex.load(path, rows)

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.links import HeadOutput, Link
-    from hierlearn.memory import Part
     from hierlearn.networks import SparseRows
     from hierlearn.pipeline.missing import Missing
     from hierlearn.training.prepare import Prepared
@@ -359,7 +358,6 @@ class Pipeline:
         *,
         device: torch.device | str = "cpu",
         trust: bool = False,
-        part: Part | None = None,
     ) -> Pipeline:
         """Read a model folder; missing, damaged or mixed-up files raise and are named.
 
@@ -373,7 +371,7 @@ class Pipeline:
 
         def read() -> Pipeline:
             pipeline, files = cls.open(folder, device=device, trust=trust)
-            pipeline.fill(Path(folder), files, part)
+            pipeline.fill(Path(folder), files)
             return pipeline
 
         return read_model(Path(folder), read)
@@ -441,9 +439,9 @@ class Pipeline:
             config={key: value for key, value in config.items() if key not in OWN_KEYS},
         )
 
-    def fill(self, folder: Path, names: Container[str], part: Part | None = None) -> None:
+    def fill(self, folder: Path, names: Container[str]) -> None:
         """Read what else the files of the model hold: its memory, and which rows it has seen."""
-        later = read_memory(folder, self.network, self.hierarchy, names, part)
+        later = read_memory(folder, self.network, self.hierarchy, names)
         self.network.to(self.device)
         if ROWS_FILE in names:
             self.seen = SeenRows.load(folder / ROWS_FILE, later)

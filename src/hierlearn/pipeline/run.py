@@ -18,7 +18,6 @@ from hierlearn.pipeline.pipeline import versions
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.progress import EpochLog, progress_bar
 from hierlearn.training.solvers import SOLVERS, Fitted, Run
-from hierlearn.training.solvers.parallel import check_sharding
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
@@ -117,8 +116,6 @@ def run(
         reporting: the callbacks.
     """
     settings, reporting = prepared.decision.settings, reporting or Reporting(bar=False)
-    if settings.parallel == "fsdp":
-        check_sharding(prepared.network, settings)
     solver = SOLVERS[settings.optimizer]
     steps, task = solver.steps(prepared), Run(here)
     if out is not None:
@@ -168,7 +165,6 @@ def run_identity(prepared: Prepared) -> dict[str, Any]:
         "device",
         "checkpoint_every",
         "keep_checkpoints",
-        "parallel",
         "cuda_graphs",
     ):  # may change when it resumes
         plan["settings"].pop(free)

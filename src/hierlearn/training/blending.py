@@ -131,7 +131,7 @@ LEAST_SHARE = 0.08  # of a blend that is worth a training
 MEMORY_SHARE = 0.05  # of the memory, so that answers have evidence and new rows can be remembered
 NO_MATTER = (  # settings under which a race is still free to choose
     *("seed", "device", "metric", "checkpoint_every", "keep_checkpoints", "cuda_graphs"),
-    *("parallel", "prior_bias", "head_init", "precision"),
+    *("prior_bias", "head_init", "precision"),
 )
 
 

@@ -54,7 +54,6 @@ class Header(Extra):
 
     step: Annotated[int, Range(0)]
     best: Best
-    shards: Annotated[int, Range(1, 1 << 20)] = 1
 
 
 @dataclass(frozen=True)

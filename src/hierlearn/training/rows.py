@@ -76,6 +76,9 @@ class Rows:
         self.numbers: NDArray[np.int64] | None = None
         self.texts: Sequence[str] | None = None
 
+    streamed = False  # whether the inputs stay in their file, and are read when they are needed
+    shards = 1  # among how many processes the files are shared out
+
     @cached_property
     def keys(self) -> Tensor | None:
         """(N,) equal numbers for rows with the same id; None where no two are the same."""
@@ -156,15 +159,6 @@ class Rows:
             order = order.pin_memory() if self.device.type == "cuda" else order
             order = order.to(self.device, non_blocking=True)
         return OrderedBatches(order, size, here)
-
-    def share_among(self, processes: int, epoch: int | None = None) -> None:
-        """Say among how many processes rows in files are shared out; none of these are."""
-        del processes, epoch
-
-    def shards(self, epoch: int) -> int:
-        """Return among how many processes the files of the rows are shared out in an epoch."""
-        del epoch
-        return 1
 
     @property
     def in_memory(self) -> bool:

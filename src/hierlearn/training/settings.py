@@ -177,7 +177,7 @@ class Settings:
     validate_every: int = setting(1, "Epochs between two validations.", at_least=1)
     checkpoint_every: int | None = setting(
         None,
-        "Steps between two checkpoints; one per epoch if none.",
+        "Steps between two checkpoints; one per epoch if none, and for streamed rows.",
         at_least=1,
         panel=RUN,
         study=False,
@@ -185,13 +185,6 @@ class Settings:
     )
     keep_checkpoints: int = setting(
         2, "Checkpoints to keep.", at_least=1, panel=RUN, study=False, estimator=False
-    )
-    parallel: Literal["ddp", "fsdp"] = setting(
-        "ddp",
-        "Under torchrun: ddp copies the network into every process, fsdp shards its weights.",
-        panel=RUN,
-        study=False,
-        estimator=False,
     )
     device: str = setting("auto", "Device of torch: auto, cpu, cuda.", panel=RUN)
     cuda_graphs: bool = setting(

@@ -302,6 +302,8 @@ class ParquetRows(Rows):
         weights: (N,) how much each row counts; None for all alike.
     """
 
+    streamed = True
+
     def __init__(
         self,
         inputs: RowGroups,
@@ -315,8 +317,6 @@ class ParquetRows(Rows):
         self.bounds = inputs.bounds  # (G + 1,) where the rows of a row group begin
         self.cache = GroupCache(inputs.read, self._prepare)
         self._pools: dict[int, tuple[int, range, Tensor]] = {}  # the last of every seed
-        self._shards = 1
-        self._begun: tuple[int, int] | None = None  # an epoch that began with other shards
         empty = torch.zeros(len(inputs), 0)  # the inputs stay in the file
         super().__init__(empty, labels, device, weights, dense=0)
 
@@ -332,28 +332,12 @@ class ParquetRows(Rows):
         index = index.to(self.device)
         return x, self.targets(index), self.mask(index)
 
-    def share_among(self, processes: int, epoch: int | None = None) -> None:
-        """Say among how many processes the row groups are shared out.
-
-        Args:
-            processes: how many.
-            epoch: the number of an epoch that began with this many; by default of all others.
-        """
-        if epoch is None:
-            self._shards = processes
-        else:
-            self._begun = (epoch, processes)
-
-    def shards(self, epoch: int) -> int:
-        """Return among how many processes the row groups are shared out in an epoch."""
-        return self._begun[1] if self._begun and self._begun[0] == epoch else self._shards
-
     def batches(
         self, seeds: list[int], epoch: int, size: int, here: Processes, *, load: bool = True
     ) -> StreamedBatches:
         """Return the batches of an epoch; the arguments are those of ``Rows.batches``."""
         del load
-        return StreamedBatches(self, seeds, epoch, size, here, self.shards(epoch))
+        return StreamedBatches(self, seeds, epoch, size, here, self.shards)
 
     def pool(self, seed: int, epoch: int, place: int) -> Tensor | None:
         """Return the rows of the window that a place of an epoch's order lies in, ascending."""

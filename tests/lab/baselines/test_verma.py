@@ -9,7 +9,7 @@ from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.baselines import verma as code
 from hierlearn.lab.baselines.verma import NodeMetricHead, NodeWeights, label_means
-from hierlearn.memory import Part, store
+from hierlearn.memory import store
 from hierlearn.networks.ensemble import is_stackable, stacked
 from hierlearn.networks.heads import Unprojected, neighbor_head
 from hierlearn.pipeline.explain import explain, kneighbors
@@ -188,9 +188,6 @@ def test_what_is_refused():
     head.memory.set(case.rows, case.remembered())
     with pytest.raises(HierlearnError, match="has no approximate index"):
         head.build_index(0.9)
-    head.memory.set(case.rows[:4], case.remembered(), Part(0, 2))
-    with pytest.raises(HierlearnError, match="split over 2 processes"):
-        head.look_up(case.queries)
 
 
 # ---------------------------------------------------------------------- train, save, remember

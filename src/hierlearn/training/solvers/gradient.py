@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.networks.ensemble import Noise, clip_grad_norm
+from hierlearn.networks.ensemble import Noise, clip_grad_norm, finite_members
 from hierlearn.networks.layers import Share
 from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
@@ -45,7 +45,6 @@ from hierlearn.training.rows import CandidateSampler
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import learning_rate
 from hierlearn.training.solvers.captured import CapturedSteps, StepResult, captured_steps
-from hierlearn.training.solvers.parallel import Replicas, Shards
 from hierlearn.training.solvers.solver import (
     EarlyStopping,
     Fitted,
@@ -204,9 +203,7 @@ class Trainer:
         self.is_ensemble = members is not None
         self.processes = processes or Processes(0, 1, rows.device)
         self.rows, self.valid, self.settings = rows, valid, settings
-        sharded = settings.parallel == "fsdp" and self.processes.world > 1
-        self.spread = (Shards if sharded else Replicas)(network, self.processes)
-        self.network = self.spread.network
+        self.network = network.to(rows.device)
         self.loss = loss.to(rows.device)
         if members is not None:
             self.loss.set_members(members)
@@ -236,13 +233,13 @@ class Trainer:
         self.sampler = None
         if count is not None:
             self.sampler = CandidateSampler(rows, self.seeds, count, apart=self.is_ensemble)
-        rows.share_among(self.processes.world if count is None else 1)  # all read all candidates
+        rows.shards = self.processes.world if count is None else 1  # all read all candidates
         self.whole: Tensor | None = None  # the rows of a batch of which parts are computed
         self.noise = Noise(self.network, rows.device)
         self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
         self.stopping.begin = self.stages.last
         self.stages.enter(0)
-        self.forward: nn.Module = self.spread.wrap()
+        self.forward: nn.Module = self._wrapped()
         self.stopped_on_device = torch.zeros(len(self.seeds), dtype=torch.bool, device=rows.device)
         self.captured: CapturedSteps | None = None
         if rows.device.type == "cuda" and self.processes.world == 1:
@@ -291,7 +288,6 @@ class Trainer:
         if self.captured is not None:
             self.captured.reset()
         self.stopping.restore()
-        self.network = self.forward = self.spread.collect(self.stopping)
         memorize(self.network, self.rows)
         if self.valid is None:
             wrong = non_finite_member(self.network, self.rows, self.read)
@@ -304,7 +300,7 @@ class Trainer:
         number = self.epoch
         batches = self.batches.pop(number, None) or self.batches_of(number)
         if self.stages.enter(number):
-            self.forward = self.spread.wrap()  # other gradients
+            self.forward = self._wrapped()  # other gradients
             if self.captured is not None:
                 self.captured.reset()
         self.network.train()
@@ -320,7 +316,7 @@ class Trainer:
             self.train_step(index if self.is_ensemble else index[0], number, place)
             if self.on_step is not None:
                 self.on_step(self.step)
-            every = self.settings.checkpoint_every
+            every = None if self.rows.streamed else self.settings.checkpoint_every
             if every is not None and self.step % every == 0 and place + 1 < self.steps_per_epoch:
                 self._check_finite(number)
                 if self.processes.world > 1:  # what the checkpoint holds is of all processes
@@ -354,6 +350,12 @@ class Trainer:
             self.on_epoch(record)
         self._checkpoint()
         self.timeline.end_epoch()
+
+    def _wrapped(self) -> nn.Module:
+        """Return the network, under torchrun a copy whose gradients all processes average."""
+        if self.processes.world == 1:
+            return self.network
+        return nn.parallel.DistributedDataParallel(self.network)
 
     def batches_of(self, number: int) -> Batches:
         return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
@@ -569,7 +571,7 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Raise on weights that are not finite, before they are evaluated or saved."""
-        finite = self.spread.finite_members()  # the host waits once
+        finite = finite_members(self.network).tolist()  # the host waits once
         for member, stopped in enumerate(self.stopped):
             if not stopped and not finite[member]:
                 self._refuse_member(member, "weights")
@@ -578,17 +580,15 @@ class Trainer:
         """Return the metric of each member on the validation rows, and remember the best."""
         assert self.valid is not None
         self.timeline.enter("metrics")
-        together = self.spread.together
-        if self.processes.writes or together:
+        if self.processes.writes:
             memorize(self.network, self.rows)
         *values, wrong = member_values(
-            self.forward if together else self.network,
+            self.network,
             self.valid,
             self.read,
             self.stopping,
             self.loss.label_space,
             self.processes,
-            together=together,
         )
         if wrong:
             self._refuse_member(int(wrong) - 1, "probabilities")
@@ -603,10 +603,8 @@ class Trainer:
         self.timeline.enter("checkpoints")
         if self.save is not None:
             self._check_weights()
-            if self.processes.writes or self.spread.together:
-                tensors = self.tensors()
-                if self.processes.writes:
-                    self.save(self.step, tensors, self.metadata())
+            if self.processes.writes:
+                self.save(self.step, self.tensors(), self.metadata())
             self.saved = self.step
         self.processes.wait()
 
@@ -624,19 +622,18 @@ class Trainer:
                 parts["epoch"] = {**parts["epoch"], "selected": self.selected}
             parts["selected"] = self.loss.epoch_state()
         return {
-            f"{part}/{name}": self.spread.whole(value)
+            f"{part}/{name}": value.clone()
             for part, tensors in parts.items()
             for name, value in tensors.items()
         }
 
     def metadata(self) -> dict[str, Any]:
         """Return where the training is, ready for JSON."""
-        best, shards = self.stopping.state_dict(), self.rows.shards(self.epoch)
-        return {"step": self.step, "epoch": self.epoch, "shards": shards, "best": best}
+        return {"step": self.step, "epoch": self.epoch, "best": self.stopping.state_dict()}
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue the training where a checkpoint left it."""
-        parts = split_parts(self.spread.own(checkpoint.tensors))
+        parts = split_parts(checkpoint.tensors)
         device = self.rows.device
         if self.captured is not None:
             self.captured.reset()
@@ -648,8 +645,6 @@ class Trainer:
             best, weights = checkpoint.metadata["best"], parts.get("best", {})
             self.stopping.load_state_dict(best, weights, device)
             self.step = self.saved = checkpoint.metadata["step"]
-            if self.step % self.steps_per_epoch:  # the epoch ends with the batches it began with
-                self.rows.share_among(checkpoint.metadata.get("shards", 1), self.epoch)
             epoch = parts.get("epoch", {})
             steps = len(epoch["losses"]) if "losses" in epoch and epoch["losses"].dim() else 0
             learning = self.stopped.count(False)

@@ -156,7 +156,7 @@ def fit_at_once(
             for name, value in held.items()
         }
         best = stopping.state_dict()
-        run.save(steps, tensors, {"step": steps, "epoch": 1, "shards": 1, "best": best})
+        run.save(steps, tensors, {"step": steps, "epoch": 1, "best": best})
     run.processes.wait()
     timeline.end_epoch()
     stopping.restore()
@@ -196,8 +196,6 @@ def member_values(
     stopping: EarlyStopping,
     space: LabelSpace,
     processes: Processes,
-    *,
-    together: bool = False,
 ) -> list[float]:
     """Return the metric of each member on the validation rows, 0 where it has stopped.
 
@@ -210,10 +208,9 @@ def member_values(
         stopping: knows the metric, and which members have stopped.
         space: what can be predicted.
         processes: of which the first one predicts, and tells the others.
-        together: whether the network computes only in all processes at once.
     """
     values = torch.zeros(len(stopping.stopped) + 1, dtype=torch.float64, device=valid.device)
-    if processes.writes or together:
+    if processes.writes:
         every = torch.arange(len(valid), device=valid.device)
         targets, mask = valid.targets(every), valid.mask(every)
         found = member_probabilities(network, valid, read)
