@@ -125,6 +125,60 @@ def test_namespaces_are_the_loop_over_their_rows(batch, data):
             assert (curve.fmax, curve.weighted_fmax, curve.smin) == FLOAT64.approx(expected)
 
 
+def test_a_part_of_into_another_namespace_is_no_edge_as_in_cafaeval():
+    """What cafaeval 1.3 prints for the same three files: process .3 1 .5 .667, function .3 1 1 1."""
+    edges = [("P", "P1"), ("F", "F1"), ("P1", "F1")]
+    h = Hierarchy.from_edges(edges, named_by="id")
+    h = h.with_aliases(namespaces={name: name[0] for name in h.names})
+    rows = [["F1"], ["P1"]]
+    p = torch.zeros(2, len(h), dtype=torch.float64)
+    for row, name, score in ((0, "F1", 0.9), (1, "F1", 0.8), (1, "P", 0.3)):
+        p[row, h.index(name)] = score
+    assert {name: len(own) for name, own in namespace_classes(h).items()} == {"P": 1, "F": 1}
+    groups = {name: h.in_namespace(name) for name in h.namespace_names}
+    for targets in (rows, Labels(rows, h)):
+        found = cafa_curves(p, targets, h, groups)
+        assert (found["F"].rows, found["P"].rows) == (1, 1)
+        assert found["F"].fmax == 1
+        assert (float(found["P"].precision[29]), float(found["P"].recall[29])) == (1, 0.5)
+        assert found["P"].fmax == pytest.approx(2 / 3)
+        assert found["P"].fmax_threshold == 0.3
+
+
+@given(batch=batches(), data=st.data())
+@settings(max_examples=60)
+def test_namespaces_that_edges_cross_are_the_loop_over_each_alone(batch, data):
+    h = batch.hierarchy
+    classes = range(len(h))
+    spaces = [data.draw(st.sampled_from(["p", "f"])) for _ in classes]
+    h = h.with_aliases(namespaces=dict(zip(h.names, spaces, strict=True)))
+    parents = [[p for p in batch.parents[c] if spaces[p] == spaces[c]] for c in classes]
+    one_row = st.lists(st.sampled_from(classes), min_size=1, max_size=3, unique=True)
+    given_labels = [data.draw(one_row) for _ in batch.scores]
+    targets = [
+        [value > 0 for value in reference.coherent([float(c in row) for c in classes], parents)]
+        for row in given_labels
+    ]
+    rows = [[h.names[c] for c in row] for row in given_labels]
+    ic = reference.information_content(targets, parents)
+    FLOAT64.assert_close(information_content(rows, h), torch.tensor(ic, dtype=torch.float64))
+    counted = namespace_classes(h)
+    found = cafa_curves(batch.scores.double(), Labels(rows, h), h)
+    for name in set(spaces):
+        own = [c for c in classes if spaces[c] == name]
+        below = [c for c in own if parents[c]]
+        assert (name in counted) == bool(below)
+        if not below:
+            continue
+        assert counted[name].tolist() == below
+        assert (name in found) == any(row[c] for row in targets for c in own)
+        if name in found:
+            args = batch.scores.tolist(), targets, parents, ic, below, GRID
+            expected = reference.figures(*args, own)
+            curve = found[name]
+            assert (curve.fmax, curve.weighted_fmax, curve.smin) == FLOAT64.approx(expected)
+
+
 def test_information_is_conditional_on_all_parents_together():
     # d lies below b and c: of four rows, two have both, one of these has d.
     rows = [["b"], ["b", "c"], ["d"], ["e"], []]

@@ -558,14 +558,7 @@ class Hierarchy(Immutable, Builders):
 
     def close(self, offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
         """Close CSR rows of class numbers under ancestors, without repeats, ascending."""
-        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        closure_offsets, ids = self.structure.closure
-        positions, sizes = expand_ranges(closure_offsets, numbers)
-        keys = np.repeat(rows, sizes) * len(self) + ids[positions]
-        if len(keys) and not np.all(keys[1:] > keys[:-1]):  # one label per row is sorted already
-            keys = np.unique(keys)
-        closed = np.searchsorted(keys, np.arange(len(offsets)) * len(self))
-        return closed, keys % len(self)
+        return self.structure.close(offsets, numbers)
 
     @overload
     def encode(self, rows: LabelRows, *, numbers: bool = False) -> Tensor: ...

@@ -193,6 +193,17 @@ class Structure:
             flat[offsets[begin] : offsets[end]] = keys % self.count
         return frozen(offsets), frozen(flat[: offsets[-1]].copy())
 
+    def close(self, offsets: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+        """Close CSR rows of class numbers under ancestors, without repeats, ascending."""
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        closure_offsets, ids = self.closure
+        positions, sizes = expand_ranges(closure_offsets, numbers)
+        keys = np.repeat(rows, sizes) * self.count + ids[positions]
+        if len(keys) and not np.all(keys[1:] > keys[:-1]):  # one label per row is sorted already
+            keys = np.unique(keys)
+        closed = np.searchsorted(keys, np.arange(len(offsets)) * self.count)
+        return closed, keys % self.count
+
 
 def arrange(child: Ints, parent: Ints, count: int, rank: Ints) -> tuple[Structure, Ints]:
     """Put ``count`` nodes into level order, siblings together, ties by ``rank``.

@@ -34,23 +34,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hierlearn.errors import DataError, HierlearnError, LabelError, arg, place
 from hierlearn.files import read_text
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.hierarchy.structure import row_chunks
-from hierlearn.metrics.inputs import as_probabilities, as_targets, check_rows, read_targets
+from hierlearn.hierarchy.structure import Structure, row_chunks
+from hierlearn.metrics.inputs import (
+    as_probabilities,
+    as_targets,
+    check_rows,
+    read_labels,
+    read_targets,
+)
 from hierlearn.metrics.measure import Metric
-from hierlearn.metrics.sets import close
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.structure import Ints
@@ -186,7 +191,8 @@ def cafa_curves(
 
     Args:
         probabilities: (N, C) node probabilities.
-        targets: (N, C) multi-hot, or labels.
+        targets: labels, which are closed within their namespaces; or (N, C) multi-hot, in which
+            what another namespace implied cannot be told from what was annotated.
         label_space: the taxonomy.
         groups: the numbers of the classes of each group; by default ``namespace_classes``, which is
             ``no_orphans`` of cafaeval; all classes of a namespace are its default. A group whose
@@ -196,10 +202,12 @@ def cafa_curves(
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
     p = as_probabilities(probabilities, hierarchy)
-    truth = as_targets(targets, p.shape, hierarchy, beside="probabilities").to(p.device)
-    truth = close(truth, hierarchy)
+    truth = dense(closed_rows(targets, hierarchy), len(hierarchy))
+    truth = as_targets(truth, p.shape, hierarchy, beside="probabilities").to(p.device)
     check_rows(len(p), "Fmax")
-    ic = checked_information(information, truth, hierarchy).to(p.device)
+    if information is None:
+        information = information_content(targets, hierarchy)
+    ic = checked_information(information, hierarchy).to(p.device)
     steps = checked_thresholds(thresholds).to(p.device)
     groups = namespace_classes(hierarchy) if groups is None else groups
     sums = {}
@@ -297,10 +305,8 @@ def divided(above: Tensor, below: Tensor) -> Tensor:
     return torch.where(below > 0, above / torch.where(below > 0, below, 1.0), 0.0)
 
 
-def checked_information(information: Tensor | None, truth: Tensor, hierarchy: Hierarchy) -> Tensor:
+def checked_information(information: Tensor, hierarchy: Hierarchy) -> Tensor:
     """Return (C,) float64 information content; raise on another shape and negative values."""
-    if information is None:
-        return information_content(truth, hierarchy)
     found = torch.as_tensor(information, dtype=torch.float64)
     if tuple(found.shape) != (len(hierarchy),):
         raise HierlearnError(f"information {tuple(found.shape)} must be ({len(hierarchy)},)")
@@ -394,7 +400,7 @@ def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
     """
     if not hierarchy.namespace_names:
         return {"all": np.arange(len(hierarchy))}
-    tops = hierarchy.levels == 1
+    tops = np.diff(within_namespaces(hierarchy).parent_offsets) == 0
     found = {}
     for name in hierarchy.namespace_names:
         numbers = hierarchy.in_namespace(name)
@@ -438,30 +444,56 @@ def information_content(targets: Targets, label_space: Space) -> Tensor:
         label_space: the taxonomy.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
+    structure = within_namespaces(hierarchy)
     offsets, numbers = closed_rows(targets, hierarchy)
     own = np.bincount(numbers, minlength=len(hierarchy))
     labeled = int((np.diff(offsets) > 0).sum())
-    above = parent_counts(offsets, numbers, own, hierarchy)
-    above[np.diff(hierarchy.structure.parent_offsets) == 0] = labeled
+    above = parent_counts(offsets, numbers, own, structure)
+    above[np.diff(structure.parent_offsets) == 0] = labeled
     ratio = np.maximum(above, 1) / np.maximum(own, 1)
     return torch.from_numpy(np.log2(np.maximum(ratio, 1.0)))
 
 
+def within_namespaces(hierarchy: Hierarchy) -> Structure:
+    """Return the structure without edges into another namespace, which cafaeval discards."""
+    structure = hierarchy.structure
+    code = {one: number for number, one in enumerate(dict.fromkeys(hierarchy.namespaces))}
+    of_class = np.array([code[one] for one in hierarchy.namespaces])
+    inside = of_class[structure.edge_children] == of_class[structure.parent_ids]
+    if inside.all():
+        return structure
+    fan_in = np.bincount(structure.edge_children[inside], minlength=len(hierarchy))
+    offsets = np.concatenate([[0], np.cumsum(fan_in)])
+    return Structure(offsets, structure.parent_ids[inside], structure.level_offsets)
+
+
 def closed_rows(targets: Targets, hierarchy: Hierarchy) -> tuple[Ints, Ints]:
-    """Return the closed classes of each row as CSR."""
-    if isinstance(targets, Labels):
-        if targets.hierarchy != hierarchy:
-            raise HierlearnError("the labels belong to another hierarchy than label_space")
-        return targets.closed
-    dense = read_targets(targets, hierarchy)
-    dense = as_targets(dense, (len(dense), len(hierarchy)), hierarchy, beside="rows and classes")
-    rows, numbers = (part.cpu().numpy() for part in dense.nonzero(as_tuple=True))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(dense)))])
-    return hierarchy.close(offsets.astype(np.int64), numbers)
+    """Return the classes of each row as CSR, closed within their namespaces."""
+    if not isinstance(targets, Labels):
+        found = read_labels(targets, hierarchy, "targets")
+        if isinstance(found, Tensor):
+            many = read_targets(found, hierarchy)
+            many = as_targets(many, (len(many), len(hierarchy)), hierarchy, beside="rows, classes")
+            rows, numbers = (part.cpu().numpy() for part in many.nonzero(as_tuple=True))
+            counts = np.bincount(rows, minlength=len(many))
+            offsets = np.concatenate([[0], np.cumsum(counts)])
+            return within_namespaces(hierarchy).close(offsets, numbers)
+        targets = Labels(found, hierarchy, numbers=True)
+    if targets.hierarchy != hierarchy:
+        raise HierlearnError("the labels belong to another hierarchy than label_space")
+    return within_namespaces(hierarchy).close(*targets.annotated)
+
+
+def dense(rows: tuple[Ints, Ints], classes: int) -> Tensor:
+    """Return (N, C) bool of CSR rows."""
+    offsets, numbers = rows
+    found = np.zeros((len(offsets) - 1, classes), dtype=bool)
+    found[np.repeat(np.arange(len(found)), np.diff(offsets)), numbers] = True
+    return torch.from_numpy(found)
 
 
 def parent_counts(
-    offsets: Ints, numbers: Ints, own: Ints, hierarchy: Hierarchy
+    offsets: Ints, numbers: Ints, own: Ints, structure: Structure
 ) -> NDArray[np.int64]:
     """Return (C,) how many rows have all parents of each class; 0 for top classes.
 
@@ -469,30 +501,29 @@ def parent_counts(
         offsets: where the classes of each row begin.
         numbers: the closed classes of the rows.
         own: (C,) the rows of each class.
-        hierarchy: the taxonomy.
+        structure: the taxonomy.
     """
     from scipy.sparse import csr_array
 
-    structure = hierarchy.structure
     fan_in = np.diff(structure.parent_offsets)
-    found = np.zeros(len(hierarchy), dtype=np.int64)
+    found = np.zeros(structure.count, dtype=np.int64)
     single = np.flatnonzero(fan_in == 1)
     found[single] = own[structure.parent_ids[structure.parent_offsets[single]]]
     several = np.flatnonzero(fan_in > 1)
     if not len(several):
         return found
-    place = np.full(len(hierarchy), -1, dtype=np.int64)
+    place = np.full(structure.count, -1, dtype=np.int64)
     place[several] = np.arange(len(several))
     inside = place[structure.edge_children] >= 0
     edges = (structure.parent_ids[inside], place[structure.edge_children[inside]])
-    shape = (len(hierarchy), len(several))
+    shape = (structure.count, len(several))
     parents = csr_array((np.ones(int(inside.sum()), np.int32), edges), shape=shape)
     for begin in range(0, len(offsets) - 1, CHUNK):
         part = offsets[begin : begin + CHUNK + 1]
         ids = numbers[part[0] : part[-1]]
         rows = csr_array(
             (np.ones(len(ids), np.int32), ids, part - part[0]),
-            shape=(len(part) - 1, len(hierarchy)),
+            shape=(len(part) - 1, structure.count),
         )
         held = (rows @ parents).tocoo()
         complete = held.col[held.data == fan_in[several[held.col]]]
@@ -534,33 +565,33 @@ def read_information(path: Path, hierarchy: Hierarchy) -> Tensor:
 
 
 class Coherence:
-    """The maximum over the descendants of each class, fast for many edges on the CPU.
+    """The maximum over the descendants of each class in its namespace, fast on the CPU.
 
     Args:
         hierarchy: the taxonomy.
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
-        self.hierarchy = hierarchy
-        structure = hierarchy.structure
+        structure = within_namespaces(hierarchy)
+        self.hierarchy = hierarchy if structure is hierarchy.structure else None
         child, parent = structure.edge_children, structure.parent_ids
-        self.edges = (child, parent)
         self.steps = []  # the edges above each level, the deepest first, sorted by parent
-        for level in range(hierarchy.depth, 1, -1):
-            some = np.flatnonzero(hierarchy.levels[child] == level)
+        for level in range(structure.depth, 1, -1):
+            some = np.flatnonzero(structure.levels[child] == level)
             some = some[np.argsort(parent[some], kind="stable")]
             above, starts = np.unique(parent[some], return_index=True)
-            self.steps.append((child[some], above, starts))
+            if len(some):
+                self.steps.append((child[some], above, starts))
 
     def __call__(self, p: Tensor) -> Tensor:
         """Return (n, C) coherent probabilities."""
-        if p.is_cuda:
+        if p.is_cuda and self.hierarchy is not None:
             return self.hierarchy.max_up(p)
-        columns = np.ascontiguousarray(p.numpy().T)  # (C, n): a class is one run of memory
+        columns = np.ascontiguousarray(p.cpu().numpy().T)  # (C, n): a class is one run of memory
         for child, above, starts in self.steps:
             most = np.maximum.reduceat(columns[child], starts, axis=0)
             columns[above] = np.maximum(columns[above], most)
-        return torch.from_numpy(columns).T.contiguous()
+        return torch.from_numpy(columns).T.contiguous().to(p.device)
 
 
 # ---------------------------------------- predictions as CAFA has them
