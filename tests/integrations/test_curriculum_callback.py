@@ -9,6 +9,7 @@ import transformers
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.common import curriculum_state
 from hierlearn.integrations.transformers import TrainerLoss, curriculum_callback
+from hierlearn.lab.baselines.teacher import TeacherLoss
 from hierlearn.losses import HCLLoss
 from integrations.tiny import (
     NAMES,
@@ -63,12 +64,12 @@ def same_state(first, second):
 )
 def test_a_resumed_curriculum_is_that_of_an_uninterrupted_one(options, tmp_path):
     options = {"save_strategy": "steps", **options}
-    loss = HCLLoss(TREE, curriculum="epoch", floor=0.1, threshold=2.0)
+    loss = TeacherLoss(TREE, floor=0.1)
     whole = trainer_of(loss, tmp_path, **options)
     whole.train()
-    assert len(set(curriculum_state(loss)) & {"loss/selected", "epoch/ever_selected"}) == 2
+    assert {"selected", "epoch_losses"} <= set(curriculum_state(loss))
     first = tmp_path / f"checkpoint-{options.get('save_steps', 3)}"
-    resumed_loss = HCLLoss(TREE, curriculum="epoch", floor=0.1, threshold=2.0)
+    resumed_loss = TeacherLoss(TREE, floor=0.1)
     resumed = trainer_of(resumed_loss, tmp_path / "resumed", **options)
     resumed.train(resume_from_checkpoint=str(first))
     assert step_losses(resumed) == pytest.approx(step_losses(whole), abs=1e-6)
@@ -79,10 +80,10 @@ def test_a_resumed_curriculum_is_that_of_an_uninterrupted_one(options, tmp_path)
 
 def test_a_loss_that_starts_again_differs(tmp_path):
     """What the test above would miss if the state made no difference."""
-    loss = HCLLoss(TREE, curriculum="epoch", floor=0.1, threshold=2.0)
+    loss = TeacherLoss(TREE, floor=0.1)
     whole = trainer_of(loss, tmp_path, save_strategy="epoch")
     whole.train()
-    other = HCLLoss(TREE, curriculum="epoch", floor=0.1, threshold=2.0)
+    other = TeacherLoss(TREE, floor=0.1)
     resumed = trainer_of(other, tmp_path / "resumed", save_strategy="no")
     resumed.callback_handler.callbacks = [
         one for one in resumed.callback_handler.callbacks if not hasattr(one, "open_steps")
@@ -93,12 +94,12 @@ def test_a_loss_that_starts_again_differs(tmp_path):
 
 def test_evaluating_changes_nothing(tmp_path):
     """The rows of an evaluation are not of the epoch."""
-    loss = HCLLoss(TREE, curriculum="epoch")
+    loss = TeacherLoss(TREE)
     trainer = trainer_of(loss, tmp_path, max_steps=2)
     trainer.train()
     trainer.compute_loss_func((torch.zeros(4, len(TREE), requires_grad=True),), torch.arange(4))
     before = curriculum_state(loss)
-    assert before["loss/epoch_rows"] == 4
+    assert before["epoch_counts"].max() == 4
     assert "eval_loss" in trainer.evaluate()
     after = curriculum_state(loss)
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -129,7 +130,7 @@ def test_the_callback_takes_a_trainer_loss_too(tmp_path):
 
 
 def test_a_checkpoint_of_another_hierarchy_is_refused(tmp_path):
-    trainer_of(HCLLoss(TREE, curriculum="epoch"), tmp_path, save_strategy="epoch").train()
+    trainer_of(TeacherLoss(TREE), tmp_path, save_strategy="epoch").train()
     trainer = trainer_of(HCLLoss(TREE, curriculum=None), tmp_path / "other")
     message = "of a curriculum, but this HCLLoss has no state; resume with the loss and the"
     with pytest.raises(HierlearnError, match=message):

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from hierlearn.errors import HierlearnError
 from hierlearn.integrations.common import curriculum_state
 from hierlearn.integrations.lightning import CurriculumCallback, HierarchicalMixin
+from hierlearn.lab.baselines.teacher import TeacherLoss
 from hierlearn.losses import BCELoss, HCLLoss, LeafCELoss
 from hierlearn.metrics.measure import measure
 from integrations.tiny import NAMES, TREE, Recorder
@@ -132,7 +133,7 @@ def test_steps_and_epochs_are_reported_once(tmp_path):
 
 
 def curriculum():
-    return HCLLoss(TREE, curriculum="epoch", floor=0.1, threshold=2.0)
+    return TeacherLoss(TREE, floor=0.1)
 
 
 # Checkpoints in the middle of an epoch, after its last step, after its end.
@@ -154,7 +155,7 @@ def test_a_resumed_curriculum_is_that_of_an_uninterrupted_one(options, step, tmp
     whole = fit()
     resumed = fit(tmp_path / f"step={step}.ckpt")
     states = curriculum_state(whole.loss), curriculum_state(resumed.loss)
-    assert not states[0]["loss/selected"].all()
+    assert not states[0]["selected"].all()
     assert set(states[0]) == set(states[1])
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
@@ -184,26 +185,25 @@ def test_the_callback_alone_takes_a_loss_of_any_module(tmp_path):
 
 def test_the_state_of_a_curriculum_is_in_the_callback(tmp_path):
     """Also of a loss that is no part of the module, and what the epoch has selected so far."""
-    loss = HCLLoss(TREE, curriculum="epoch", floor=0.0)
+    loss = HCLLoss.paper(TREE)
     callback = CurriculumCallback(loss)
     loss(torch.randn(4, len(TREE)), TREE.encode(NAMES[:4]))
     callback.open_steps = 1
     torch.save(callback.state_dict(), tmp_path / "state.pt")
-    other = CurriculumCallback(HCLLoss(TREE, curriculum="epoch", floor=0.0))
+    other = CurriculumCallback(HCLLoss.paper(TREE))
     other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     states = curriculum_state(loss), curriculum_state(other.loss)
-    assert states[0]["epoch/ever_selected"].any()
-    assert states[0]["loss/epoch_rows"] == 4
+    assert states[0]["ever_selected"].any()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     assert other.open_steps == 1
 
 
 def test_evaluating_changes_nothing():
-    module = Classifier(HCLLoss(TREE, curriculum="epoch"), class_names=NAMES)
+    module = Classifier(TeacherLoss(TREE), class_names=NAMES)
     module.log = lambda *args, **options: None
     module.training_step(rows(4), 0)
     before = curriculum_state(module.loss)
-    assert before["loss/epoch_rows"] == 4
+    assert before["epoch_counts"].max() == 4
     with torch.no_grad():
         module.validation_step(rows(8), 0)
     after = curriculum_state(module.loss)

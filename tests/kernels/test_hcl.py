@@ -34,7 +34,7 @@ OPTIONS = [
     {"normalize": "mean", "base": "focal"},
     {"threshold": 4.5, "floor": 0.3},
     {"curriculum": None},
-    {"curriculum": "epoch", "scope": None},
+    {"curriculum": None, "scope": None},
     {"scope": None, "base": "focal", "reduction": "sum"},
 ]
 

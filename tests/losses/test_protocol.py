@@ -20,7 +20,7 @@ MAKERS = {
     # A mass that is read from p is at least 1e-7 of it, which a low temperature goes below.
     "devise": lambda space, **o: DeViSELoss(space, link="scaled-softmax:temperature=1", **o),
     "hcl softmax": lambda space, **o: HCLLoss(space, link="softmax", scope="ancestors", **o),
-    "hcl epoch": lambda space, **o: HCLLoss(space, link="conditional", curriculum="epoch", **o),
+    "hcl conditional": lambda space, **o: HCLLoss(space, link="conditional", floor=0.0, **o),
     "hcl focal": lambda space, **o: HCLLoss.paper(space, base="focal", **o),
     "hcl losses": lambda space, **o: HCLLoss(space, normalize="losses", **o),
     "teacher subtrees": lambda space, **o: TeacherLoss(space, tasks="subtrees", floor=0.0, **o),
@@ -366,10 +366,10 @@ def test_hessians_of_hcl_by_both_ways():
 
 def test_transforms_leave_the_state_of_a_curriculum_alone():
     logits, targets, _ = batch()
-    loss = HCLLoss(TREE, curriculum="epoch")
+    loss = HCLLoss.paper(TREE)
     torch.func.grad(lambda z: loss(z, targets))(logits)
     assert loss.selection is None
-    assert loss.epoch_rows == 0
+    assert not loss.ever_selected.any()
 
 
 # ---------------------------------------------------------------------- losses of one's own

@@ -18,7 +18,6 @@ HCL = {
     "no curriculum": {"curriculum": None},
     "no constraint": {"scope": None},
     "ancestors": {"scope": "ancestors", "normalize": "mean"},
-    "epochs": {"curriculum": "epoch", "scope": "ancestors", "floor": 0.3},
 }
 TRAINED = [
     *((name, {}) for name in LOSSES),

@@ -23,7 +23,7 @@ from hierlearn.training.settings import Plan
 from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import neighbor_plan, partial_problem, plan, problem, texts
 
-SOFT = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "normalize": "mean"}
+SOFT = {"floor": 0.0, "link": "softmax", "scope": "ancestors", "normalize": "mean"}
 WEIGHTS = np.random.default_rng(0).uniform(0, 2, 60)
 
 

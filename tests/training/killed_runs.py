@@ -27,7 +27,7 @@ from training.datasets import plan, problem, trainer_of
 
 CHOSEN = plan(
     "hcl",
-    options={"curriculum": "epoch", "link": "softmax", "scope": "ancestors"},
+    options={"floor": 0.0, "link": "softmax", "scope": "ancestors"},
     dropout=0.3,
     ensemble_size=2,
     epochs=12,

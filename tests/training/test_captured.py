@@ -55,17 +55,13 @@ class Rerun:
     def record(self, step):
         before = Snapshot(self.trainer)
         found = step()
-        loss = self.trainer.loss
         taken = StepResult(found.losses.clone(), clone(found.selection))
-        left = tensors_in(loss.call_state())
         before.restore()
         self.recorded += 1
 
         def replay():
             again = step()  # into the same memory, as a graph does
             taken.losses.copy_(again.losses)
-            for one, new in zip(left, tensors_in(loss.call_state()), strict=True):
-                one.copy_(new)
             if taken.selection is not None:
                 taken.selection.copy_(again.selection)
 
@@ -107,18 +103,6 @@ class Waiting(Rerun):
         raise RuntimeError("called a synchronizing operation")
 
 
-def tensors_in(state):
-    if isinstance(state, torch.Tensor):
-        return [state]
-    if isinstance(state, dict):
-        state = state.values()
-    return [one for part in state for one in tensors_in(part)] if is_nested(state) else []
-
-
-def is_nested(state):
-    return hasattr(state, "__iter__") and not isinstance(state, str)
-
-
 def is_index(value):
     return isinstance(value, torch.Tensor) and value.dtype == torch.int64
 
@@ -147,18 +131,13 @@ def both(chosen, recorder, dataset=None, **more):
     return one
 
 
-def rising(progress):
-    return 4.0 + 8.0 * progress
-
-
-EPOCH = {"curriculum": "epoch", "link": "softmax", "scope": "ancestors", "floor": 0.3}
 CASES = {
     "bce": plan("bce", epochs=6, dropout=0.3, warmup=0.3, max_grad_norm=0.05),
     "members": plan("bce", epochs=6, dropout=0.3, ensemble_size=3, schedule="linear"),
     "hcl": plan("hcl", epochs=6, dropout=0.3),
     "literal": plan("hcl", epochs=6, options={"floor": 0.0}, ensemble_size=2),
-    "epoch": plan("hcl", epochs=6, options=EPOCH, dropout=0.3),
-    "threshold": plan("hcl", epochs=6, options={"threshold": rising}),
+    "threshold": plan("hcl", epochs=6, options={"threshold": 6.0}),
+    "teacher": plan("teacher", epochs=6),
     "stopping": plan("bce", epochs=12, patience=1, learning_rate=0.3, ensemble_size=3),
     "levels": plan("bce", network="hmc-lmlp", epochs=14, dropout=0.3, weight_decay=0.1),
     "mixed": plan("mixed", epochs=6, dropout=0.5),

@@ -93,19 +93,15 @@ def test_every_loss_is_captured(loss, ensemble_size):
     assert trainer.captured.replayed > trainer.step / 2
 
 
-def rising(progress):
-    return 4.0 + 8.0 * progress
-
-
 @pytest.mark.parametrize(
     "chosen",
     [
-        plan("hcl", options={"threshold": rising}, epochs=8),
-        plan("hcl", options={"curriculum": "epoch", "floor": 0.3}, epochs=8, ensemble_size=3),
+        plan("hcl", options={"threshold": 6.0}, epochs=8),
+        plan("hcl", options={"floor": 0.0}, epochs=8, ensemble_size=3),
         plan("bce", epochs=20, patience=1, learning_rate=0.3, ensemble_size=4, dropout=0.3),
         plan("leaf-ce", epochs=8, precision="bf16", dropout=0.3, warmup=0.3),
     ],
-    ids=["threshold", "epoch", "stopping", "bf16"],
+    ids=["threshold", "literal", "stopping", "bf16"],
 )
 def test_schedules_stopping_and_half_precision_are_captured(chosen):
     trainer = on_gpu(chosen)

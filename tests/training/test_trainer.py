@@ -165,27 +165,15 @@ def test_the_log_tells_what_share_of_each_level_was_selected():
     assert by_hand[1] < 1
 
 
-def test_an_epoch_curriculum_selects_again_after_an_epoch():
-    options = {"curriculum": "epoch", "link": "softmax"}
-    trainer = trainer_of(problem(), plan("hcl", options=options))
-    loss = trainer.loss
-    seen = []
-    trainer.on_step = lambda _: seen.append(loss.selected.clone())
-    trainer.train()
-    assert all(one.all() for one in seen[:5])  # nothing is known in the first epoch
-    assert not loss.selected.all()
-    assert float(loss.epoch_rows) == 0
-
-
 @pytest.mark.parametrize("inside", [False, True], ids=["hcl", "hcl in a mixed loss"])
-def test_a_threshold_schedule_hears_of_the_progress(inside):
+def test_a_curriculum_hears_of_the_progress(inside):
     trainer = trainer_of(problem(), plan("mixed", options={"parts": {"hcl": 0.5, "bce": 0.5}}))
     loss = trainer.loss.parts[0]
     if not inside:
         trainer = trainer_of(problem(), plan("hcl"))
         loss = trainer.loss
     heard = []
-    loss.threshold = lambda progress: heard.append(progress) or 5.0
+    loss.set_progress = heard.append
     trainer.train()
     assert heard == pytest.approx([step / 15 for step in range(15)])
 

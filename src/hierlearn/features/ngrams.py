@@ -145,44 +145,9 @@ class Vocabulary:
 
         def numbers(block: int, names: list[str]) -> list[int]:
             get, first = self.index[block].get, self.sizes[0] * block
-            return [2 * (found + first) for name in names if (found := get(name)) is not None]
+            return [found + first for name in names if (found := get(name)) is not None]
 
         return lambda some: plain_rows(some, self.reading, self.columns, numbers)
-
-
-def hashed_reader(
-    reading: Reading, columns: int, *, compiled: bool
-) -> Callable[[Sequence[str]], Occurrences]:
-    """Return what counts the columns of texts, where that of an n-gram is its hash.
-
-    It is that of scikit-learn's FeatureHasher; n-grams of characters have another seed.
-    """
-    if compiled:
-
-        def lists(block: int, chunk: Chunk, spans: Spans) -> Lists:
-            from hierlearn.kernels.ngrams_numba import hash_runs
-
-            each = np.arange(len(chunk.codes))
-            symbols = (each, each + 1) if block else chunk.words
-            limits = runs_of(reading)[block]
-            offsets, found = room_for_runs(spans, *limits)
-            hash_runs(chunk.codes, *symbols, *spans, *limits, block, columns, offsets, found)
-            return offsets, found[: offsets[-1]]
-
-        return lambda some: compiled_rows(some, reading, columns, lists)
-
-    from sklearn.utils.murmurhash import murmurhash3_bytes_s32
-
-    def numbers(block: int, names: list[str]) -> list[int]:
-        hashes = (murmurhash3_bytes_s32(encoded(name), block) for name in names)
-        return [abs(one) % columns * 2 + (one < 0) for one in hashes]
-
-    return lambda some: plain_rows(some, reading, columns, numbers)
-
-
-def encoded(text: str) -> bytes:
-    """Return a text in UTF-8, surrogates included."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 # ---------------------------------------------------------------------- few texts: dictionaries
@@ -258,8 +223,7 @@ def plain_rows(
         texts: the texts.
         reading: what is read of them.
         columns: how many columns there are.
-        numbers: returns twice the column of each n-gram of words (0) or of characters (1) that
-            has one, and 1 more where it counts -1.
+        numbers: returns the column of each n-gram of words (0) or of characters (1) that has one.
     """
     of_pieces: dict[str, list[int]] = {}
     found: list[int] = []
@@ -274,8 +238,7 @@ def plain_rows(
         sizes.append(len(found))
     number = np.array(found, dtype=np.int64)
     row = np.repeat(np.arange(len(texts)), np.diff(sizes))
-    distinct, place = np.unique(row * columns + (number >> 1), return_inverse=True)
-    counts = np.bincount(place, 1 - 2 * (number & 1), len(distinct))
+    distinct, counts = np.unique(row * columns + number, return_counts=True)
     rows, indices = np.divmod(distinct, max(columns, 1))
     return Occurrences(
         np.searchsorted(rows, np.arange(len(texts) + 1)).astype(np.int32),
@@ -583,7 +546,7 @@ class CompiledVocabulary:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.words = Names()
         self.runs = [Runs(*limits) for limits in runs_of(vocabulary.reading)]
-        self.doubled = []  # of each run twice its column, -1 for none
+        self.columns = []  # of each run its column, -1 for none
         for block, runs in enumerate(self.runs):
             codes = symbols = code_points(f"\n{vocabulary.joined[block]}\n")
             begins, ends = spans_of(codes != LINE)
@@ -594,16 +557,16 @@ class CompiledVocabulary:
             sizes = ends - begins
             usable = np.flatnonzero((sizes >= runs.shortest) & (sizes <= runs.longest))
             offsets, found = runs.numbers(symbols, (begins[usable], ends[usable]), WHOLE)
-            doubled = np.full(runs.used, -1, dtype=np.int32)
-            doubled[found[offsets[1:] - 1]] = 2 * (usable + vocabulary.sizes[0] * block)
-            self.doubled.append(doubled)
+            columns = np.full(runs.used, -1, dtype=np.int32)
+            columns[found[offsets[1:] - 1]] = usable + vocabulary.sizes[0] * block
+            self.columns.append(columns)
 
     def lists(self, block: int, chunk: Chunk, spans: Spans) -> Lists:
-        """Return twice the columns of the runs within spans of words (0), or characters (1)."""
+        """Return the columns of the runs within spans of words (0), or characters (1)."""
         codes = chunk.codes
         symbols = codes if block else self.words.numbers(codes, chunk.words, add=False)
         offsets, found = self.runs[block].numbers(symbols, spans, LOOK_UP)
-        return offsets, self.doubled[block][found]
+        return offsets, self.columns[block][found]
 
 
 def compiled_rows(
@@ -618,8 +581,8 @@ def compiled_rows(
         texts: the texts.
         reading: what is read of them.
         columns: how many columns there are.
-        lists_of: returns twice the columns of the runs within spans of words (0), or characters
-            (1), and 1 more where they count -1; negative for none.
+        lists_of: returns the columns of the runs within spans of words (0), or characters (1);
+            negative for none.
     """
     from hierlearn.kernels.ngrams_numba import count_columns
 
@@ -638,8 +601,7 @@ def compiled_rows(
     distinct = None
     if columns > WIDE:
         known = numbers >= 0
-        distinct, places = np.unique(numbers[known] >> 1, return_inverse=True)
-        numbers[known] = places * 2 + (numbers[known] & 1)
+        distinct, numbers[known] = np.unique(numbers[known], return_inverse=True)
         columns = len(distinct)
     most = int(np.diff(offsets)[pieces].sum())
     indptr = np.zeros(count + 1, dtype=np.int32)

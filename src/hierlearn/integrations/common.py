@@ -77,17 +77,10 @@ class LabelReader(nn.Module):
 
 # ---------------------------------------- curricula
 
-WHOLE, EPOCH = "loss/", "epoch/"  # what begins the names of state_dict and of epoch_state
-
 
 def curriculum_state(loss: Loss) -> dict[str, Tensor]:
-    """Return copies of the state of a loss: its ``state_dict`` and its ``epoch_state``."""
-    parts = ((WHOLE, loss.state_dict()), (EPOCH, loss.epoch_state()))
-    return {
-        f"{begin}{name}": value.detach().clone()
-        for begin, state in parts
-        for name, value in state.items()
-    }
+    """Return copies of the state of a loss."""
+    return {name: value.detach().clone() for name, value in loss.state_dict().items()}
 
 
 def load_curriculum_state(loss: Loss, state: Mapping[str, Tensor]) -> None:
@@ -104,12 +97,7 @@ def load_curriculum_state(loss: Loss, state: Mapping[str, Tensor]) -> None:
             f"{type(loss).__name__} has {own or 'no state'}; resume with the loss and the "
             f"hierarchy of the checkpoint"
         )
-    parts = {
-        begin: {name.removeprefix(begin): state[name] for name in state if name.startswith(begin)}
-        for begin in (WHOLE, EPOCH)
-    }
-    loss.load_state_dict(parts[WHOLE])
-    loss.load_epoch_state(parts[EPOCH])
+    loss.load_state_dict(state)
 
 
 @contextmanager

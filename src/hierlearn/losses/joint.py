@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
-from hierlearn.losses.mixed import CompositeLoss, mixed_loss
+from hierlearn.losses.mixed import CompositeLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,8 +89,8 @@ class JointLoss(CompositeLoss):
             mask: (N, C) bool, which targets are known; by default all.
             weight: (N,) how much each row counts; by default 1.
         """
-        values = self._values(outputs, targets, mask, weight)
-        return mixed_loss(values, [self.weights[name] for name in self.names])
+        values = self.terms(outputs, targets, mask, weight)
+        return sum(values[1:], start=values[0])
 
     def terms(
         self,
@@ -98,17 +98,17 @@ class JointLoss(CompositeLoss):
         targets: Tensor,
         mask: Tensor | None,
         weight: Tensor | None,
-    ) -> list[tuple[Tensor, int | Tensor]]:
-        """Return the weighted loss of each head with what its mean divides by.
+    ) -> list[Tensor]:
+        """Return the weighted loss of each head, whose means divide by ``counts``.
 
         A loss of entries divides by another number than one of rows, so that processes that share
         a batch must scale each on its own.
         """
-        values = self._values(outputs, targets, mask, weight)
-        counts = self.counts(targets, mask, weight)
+        if set(outputs) != set(self.names):
+            raise HierlearnError(f"the network has heads {sorted(outputs)}, the loss {self.names}")
         return [
-            (self.weights[name] * value, count)
-            for name, value, count in zip(self.names, values, counts, strict=True)
+            self.weights[name] * part(outputs[name], targets, mask, weight)
+            for name, part in zip(self.names, self.parts, strict=True)
         ]
 
     def counts(
@@ -116,17 +116,3 @@ class JointLoss(CompositeLoss):
     ) -> list[int | Tensor]:
         """Return what the mean of each head's loss divides by."""
         return [part.count(targets, mask, weight) for part in self.losses_of_parts]
-
-    def _values(
-        self,
-        outputs: Mapping[str, HeadOutput],
-        targets: Tensor,
-        mask: Tensor | None,
-        weight: Tensor | None,
-    ) -> list[Tensor]:
-        if set(outputs) != set(self.names):
-            raise HierlearnError(f"the network has heads {sorted(outputs)}, the loss {self.names}")
-        return [
-            part(outputs[name], targets, mask, weight)
-            for name, part in zip(self.names, self.parts, strict=True)
-        ]

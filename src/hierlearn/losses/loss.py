@@ -385,9 +385,9 @@ class Loss(CheckedArguments, nn.Module, ABC):
 
     def terms(
         self, output: Any, targets: Tensor, mask: Tensor | None, weight: Tensor | None
-    ) -> list[tuple[Tensor, int | Tensor]]:
-        """Return the summands of the loss, each with what its mean divides by; here only one."""
-        return [(self(output, targets, mask, weight), self.count(targets, mask, weight))]
+    ) -> list[Tensor]:
+        """Return the summands of the loss; here only one."""
+        return [self(output, targets, mask, weight)]
 
     def _count(
         self, counted: Tensor | None, targets: Tensor, weight: Tensor | None
@@ -424,20 +424,6 @@ class Loss(CheckedArguments, nn.Module, ABC):
     def selection(self) -> Tensor | None:
         """The classes that the last call selected, (C,) or (M, C) bool; None without selection."""
         return None
-
-    def call_state(self) -> Any:
-        """Return what the last call left for ``selection`` and the like, beside buffers."""
-        return None
-
-    def load_call_state(self, state: Any) -> None:
-        """Restore what ``call_state`` returned, as if that call had been the last."""
-
-    def epoch_state(self) -> dict[str, Tensor]:
-        """Return what a checkpoint in the middle of an epoch must keep beside ``state_dict``."""
-        return {}
-
-    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``epoch_state`` returned."""
 
     def extra_repr(self) -> str:
         """Name the hierarchy and the reduction when the module is printed."""

@@ -71,31 +71,6 @@ class CompositeLoss(nn.Module):
         found = (part.selection for part in self.losses_of_parts)
         return next((one for one in found if one is not None), None)
 
-    def call_state(self) -> list[Any]:
-        """Return what the last call left in every part."""
-        return [part.call_state() for part in self.losses_of_parts]
-
-    def load_call_state(self, state: list[Any]) -> None:
-        """Restore what ``call_state`` returned."""
-        for part, own in zip(self.losses_of_parts, state, strict=True):
-            part.load_call_state(own)
-
-    def epoch_state(self) -> dict[str, Tensor]:
-        """Return the state of every part, by number and name."""
-        return {
-            f"{number}.{name}": value
-            for number, part in enumerate(self.losses_of_parts)
-            for name, value in part.epoch_state().items()
-        }
-
-    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the state of every part."""
-        for number, part in enumerate(self.losses_of_parts):
-            begin = f"{number}."
-            part.load_epoch_state(
-                {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
-            )
-
 
 class MixedLoss(CompositeLoss, ElementwiseLoss):
     """A weighted sum of losses of every entry; "none" gives (N, C).

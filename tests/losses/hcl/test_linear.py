@@ -2,7 +2,6 @@
 
 import copy
 import random
-import warnings
 
 import pytest
 import torch
@@ -44,7 +43,7 @@ def test_it_is_the_loss_of_the_linear_layer(seed):
         "base": rng.choice(["bce", "bce2", "focal"]),
         "link": rng.choice(["sigmoid", "sigmoid", "conditional"]),
         "scope": rng.choice(["levels", "ancestors", None]),
-        "curriculum": rng.choice(["batch", "batch", "epoch", None]),
+        "curriculum": rng.choice(["batch", "batch", None]),
         "normalize": rng.choice(["sum", "mean", "losses"]),
         "reduction": rng.choice(["mean", "sum"]),
         "floor": rng.choice([0.0, 0.2]),
@@ -76,30 +75,13 @@ def test_gradients_pass_gradcheck():
 
 def test_a_second_pass_through_a_retained_graph():
     hierarchy, inputs, targets, _ = problem(1, masked=False)
-    for options in ({}, {"curriculum": None}, {"selection": "previous"}):
+    for options in ({}, {"curriculum": None}):
         layer = layer_of(hierarchy, chunk=2, **options)
         value = layer(inputs, targets)
         value.backward(retain_graph=True)
         once = layer.weight.grad.clone()
         value.backward()
         torch.testing.assert_close(layer.weight.grad, 2 * once, **CLOSE)
-
-
-def test_the_selection_of_the_step_before():
-    hierarchy, inputs, targets, _ = problem(3, masked=False, rows=(6, 6))
-    options = {"link": "sigmoid", "scope": "levels", "floor": 0.25, "normalize": "sum"}
-    layer = layer_of(hierarchy, selection="previous", reduction="sum", chunk=4, **options)
-    plain = HCLLoss.paper(hierarchy, curriculum=None, reduction="none")
-    assert set(layer.state_dict()) == {"weight", "bias", "previous"}
-    for scale in (1.0, 9.0, 4.0):
-        x = scale * inputs
-        weights = torch.where(layer.previous, 1.0, 0.25).double()
-        expected = step(lambda x, w=weights: (plain(layer.logits(x), targets) * w).sum(), x, layer)
-        found = step(lambda x: layer(x, targets), x, layer)
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one, other, **CLOSE)
-        assert layer.previous.tolist() == layer.loss.last["selected"].tolist()
-    assert 0 < layer.previous.sum() < len(hierarchy)
 
 
 def test_what_needs_no_gradient_gets_none():
@@ -119,7 +101,7 @@ def test_what_needs_no_gradient_gets_none():
 
 def test_half_precision_by_autocast():
     hierarchy, inputs, targets, _ = problem(4, masked=False, rows=(8, 8))
-    for options in ({"chunk": 3}, {"base": "focal", "chunk": 5}, {"selection": "previous"}):
+    for options in ({"chunk": 3}, {"base": "focal", "chunk": 5}, {"curriculum": None}):
         torch.manual_seed(0)
         layer = LinearHCLLoss(hierarchy, 3, **options)
         x = inputs.float()
@@ -129,24 +111,19 @@ def test_half_precision_by_autocast():
             with torch.autocast("cpu", torch.bfloat16):
                 return layer(x, targets)
 
-        layer.previous.fill_(True)
         found = step(half, x, layer)
         assert all(one.dtype == torch.float32 for one in found)
         for one, other in zip(found, wide, strict=True):
             torch.testing.assert_close(one, other, rtol=0.05, atol=0.02)
 
 
-def test_epochs_copies_and_repr():
+def test_copies_and_repr():
     hierarchy, inputs, targets, _ = problem(6, masked=False)
-    layer = layer_of(hierarchy, curriculum="epoch")
+    layer = layer_of(hierarchy)
     layer(inputs, targets)
-    assert layer.loss.epoch_rows == len(inputs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        layer.loss.end_epoch()
     clone = copy.deepcopy(layer)
     assert clone(inputs, targets) == layer(inputs, targets)
-    assert "features=3, selection='two-pass', chunk=None" in repr(layer)
+    assert "features=3, chunk=None" in repr(layer)
 
 
 def test_the_logits_of_all_rows_are_never_allocated(monkeypatch):
@@ -168,7 +145,6 @@ def test_the_logits_of_all_rows_are_never_allocated(monkeypatch):
     [
         ({"features": 0}, "features must be at least 1, not 0"),
         ({"chunk": 0}, "chunk must be at least 1 row, not 0"),
-        ({"selection": "prev"}, "unknown selection 'prev'; did you mean 'previous'"),
         ({"reduction": "none"}, "never has all entries at once; pass reduction 'mean' or 'sum'"),
     ],
 )
@@ -192,7 +168,7 @@ def test_bad_shapes_and_values_are_refused():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own
-@pytest.mark.parametrize("curriculum", ["batch", "epoch", None])
+@pytest.mark.parametrize("curriculum", ["batch", None])
 def test_torch_func_differentiates_it(curriculum):
     """torch.func.grad against backward, and second derivatives against finite differences."""
     hierarchy, inputs, targets, _ = problem(3, masked=False, rows=(4, 4))
@@ -207,10 +183,3 @@ def test_torch_func_differentiates_it(curriculum):
     shift[0, 0] = 1e-6
     sides = [torch.func.grad(lambda x: layer(x, targets))(inputs + s) for s in (shift, -shift)]
     torch.testing.assert_close(hessian[0, 0], (sides[0] - sides[1]) / 2e-6, rtol=1e-4, atol=1e-7)
-
-
-def test_what_depends_on_the_call_before_cannot_be_transformed():
-    hierarchy, inputs, targets, _ = problem(3, masked=False)
-    layer = layer_of(hierarchy, selection="previous")
-    with pytest.raises(HierlearnError, match=r"torch\.func cannot transform selection='previous'"):
-        torch.func.grad(lambda x: layer(x, targets))(inputs)

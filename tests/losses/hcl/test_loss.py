@@ -12,7 +12,7 @@ from hierlearn import Hierarchy, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.kernels import choose, cpu
 from hierlearn.links import SoftmaxLink
-from hierlearn.losses import BCE, CollapseWarning, Focal, FocalLoss, HCLLoss, select_classes
+from hierlearn.losses import BCE, CollapseWarning, Focal, FocalLoss, HCLLoss
 from losses.random_batches import RAGGED as TREE
 from losses.random_batches import leaf_batch
 
@@ -57,38 +57,6 @@ def test_last_reports_the_selection_by_level():
     assert not any(value.requires_grad for value in last.values())
 
 
-def test_epoch_curriculum_selects_by_the_epoch_before():
-    loss = HCLLoss.paper(TREE, curriculum="epoch", floor=0.25, reduction="sum")
-    plain = HCLLoss.paper(TREE, curriculum=None, reduction="none")
-    batches = [batch(seed=seed) for seed in range(3)]
-    for logits, targets in batches:
-        found = loss(logits, targets)
-        torch.testing.assert_close(found, plain(logits, targets).sum())  # all classes at first
-    sums = sum(plain(logits, targets).sum(0) for logits, targets in batches)
-    errors = float(loss.epoch_errors)
-    loss.end_epoch()
-    chosen = select_classes(sums, len(TREE) + errors)
-    assert loss.selected.tolist() == chosen.tolist()
-    assert float(loss.epoch_losses.sum()) == 0
-    logits, targets = batches[0]
-    expected = (plain(logits, targets) * torch.where(chosen, 1.0, 0.25)).sum()
-    torch.testing.assert_close(loss(logits, targets), expected)
-
-
-def test_epoch_statistics_are_saved_and_resumed():
-    loss = HCLLoss(TREE, curriculum="epoch")
-    loss(*batch())
-    resumed = HCLLoss(TREE, curriculum="epoch")
-    resumed.load_state_dict(loss.state_dict())
-    for one in (loss, resumed):
-        one(*batch(seed=1))
-        one.end_epoch()
-    assert loss.selected.tolist() == resumed.selected.tolist()
-    assert set(loss.state_dict()) == {"selected", "epoch_losses", "epoch_errors", "epoch_rows"}
-    loss.end_epoch()  # without a batch nothing changes
-    assert loss.selected.tolist() == resumed.selected.tolist()
-
-
 @pytest.mark.parametrize("make", [HCLLoss, HCLLoss.paper], ids=["HCLLoss", "paper"])
 def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make):
     """Sigmoids are computed one member after another on the CPU, focal losses all at once."""
@@ -112,46 +80,24 @@ def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make):
             assert loss.last["l_hc"].shape == expected.shape[:-1]
 
 
-@pytest.mark.parametrize(("first", "second"), [(3, 2), (None, 2), (2, None)])
-def test_an_epoch_curriculum_is_not_dropped_when_the_members_change(first, second):
+def test_a_larger_threshold_selects_more():
     logits, targets = batch()
-
-    def spread(count):
-        return [
-            one if count is None else one.expand(count, *one.shape) for one in (logits, targets)
-        ]
-
-    loss = HCLLoss(TREE, curriculum="epoch")
-    if first is not None:
-        loss(*spread(first))  # nothing is lost yet
-    else:
-        loss(logits, targets)
-    kept = loss.epoch_losses.clone()
-    words = {None: "a network without members", 2: "2 members", 3: "3 members"}
-    said = f"statistics of {words[first]}, so it cannot take the output of {words[second]}"
-    with pytest.raises(HierlearnError, match=said):
-        loss(*spread(second))
-    assert torch.equal(loss.epoch_losses, kept)
-    loss.end_epoch()
-    if not loss.selected.all():
-        with pytest.raises(HierlearnError, match=said):
-            loss(*spread(second))
-    loss.set_members(second)
-    assert loss(*spread(second)).shape == (() if second is None else (second,))
-
-
-def test_a_threshold_schedule_follows_the_progress():
-    logits, targets = batch()
-    loss = HCLLoss(TREE, threshold=lambda progress: 1000 * progress)
     shares = []
-    for progress in (0.0, 0.01, 1.0):
-        loss.set_progress(progress)
+    for threshold in (0.0, 10.0, 1000.0):
+        loss = HCLLoss(TREE, threshold=threshold)
         loss(logits, targets)
         shares.append(float(loss.last["selected_fraction"]))
     assert shares[0] < shares[1] < shares[2] == 1.0
-    fixed = HCLLoss(TREE, threshold=1000.0)
-    fixed(logits, targets)
-    assert fixed.last["selected"].all()
+
+
+def test_what_an_epoch_has_selected_is_saved():
+    loss = HCLLoss.paper(TREE)
+    loss(*batch(scale=6.0))
+    assert 0 < loss.ever_selected.sum() < len(TREE)
+    resumed = HCLLoss.paper(TREE)
+    resumed.load_state_dict(loss.state_dict())
+    assert torch.equal(resumed.ever_selected, loss.ever_selected)
+    assert not HCLLoss(TREE).state_dict()  # nothing is left out under a floor
 
 
 def test_without_a_floor_it_warns_once_and_names_the_classes_that_stop_learning():
@@ -237,7 +183,7 @@ def test_a_copy_does_not_hold_the_last_selection():
         ({"link": "sofmax"}, "unknown link 'sofmax'; did you mean 'softmax'"),
         ({"link": 3}, "a link is a name or a Link, not 3"),
         ({"scope": "level"}, "unknown scope 'level'; did you mean 'levels'"),
-        ({"curriculum": "step"}, "unknown curriculum 'step'; known: batch, epoch"),
+        ({"curriculum": "step"}, "unknown curriculum 'step'; known: batch"),
         ({"normalize": "max"}, "unknown normalize 'max'; known: losses, mean, sum"),
     ],
 )

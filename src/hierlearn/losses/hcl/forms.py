@@ -254,32 +254,6 @@ def triton_loss(
     )
 
 
-def replay(
-    loss: HCLLoss, output: HeadOutput | Tensor, targets: Tensor, mask: Tensor | None
-) -> Tensor | None:
-    """Return the loss of a batch whose shapes were checked in an earlier call, else None."""
-    made = loss.kernels
-    if made is None or not made.selects or loss.threshold is not None or loss.validate:
-        return None
-    if torch.compiler.is_compiling() or is_distributed():
-        return None
-    logits: Any = output
-    link: Any = loss.link
-    if isinstance(output, HeadOutput):
-        logits, link = output.logits, output.link
-        if logits is None or link is None:
-            return None
-    if made.options != options_of(loss, link):
-        return None
-    if logits.dim() != 2 or choose.takes_plain(logits):
-        return None
-    plan = made.run.plans.get(kernels.key_of(logits, targets, mask))
-    if plan is None:
-        return None
-    record, again = recorder(loss, None), differentiable(loss, link)
-    return kernels.step(plan, logits, targets, mask, None, record, None, again)
-
-
 def options_of(loss: HCLLoss, link: Link) -> tuple[Any, ...]:
     """Return what the kernels are made for."""
     kind, fixed = type(link), loss.threshold is not None

@@ -4,8 +4,7 @@
 
 Rows are processed in chunks: the logits of a chunk are computed, used and dropped, and computed
 again in the backward pass (four matmuls instead of three). The selection needs the class sums of
-all rows first; with ``selection="previous"`` it is that of the step before, and one pass over the
-rows gives the loss and the gradients.
+all rows first; without a curriculum one pass over the rows gives the loss and the gradients.
 
 Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N * L + C).
 """
@@ -13,14 +12,14 @@ Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N *
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from hierlearn.errors import HierlearnError, unknown_name
+from hierlearn.errors import HierlearnError
 from hierlearn.kernels import hcl as kernels
 from hierlearn.links import HeadOutput
 from hierlearn.losses.checks import check_targets, in_transform
@@ -51,9 +50,6 @@ class LinearHCLLoss(nn.Linear):
         hierarchy: the taxonomy.
         features: the width of the inputs.
         bias: whether the layer has one.
-        selection: "two-pass" (the batch's own, as HCLLoss) or "previous" (that of the step before;
-            all classes at first), which saves one matmul of four. Without a curriculum, or with
-            that of epochs, there is one pass in any case.
         chunk: the rows of a chunk; by default about 1 GiB of logits on a GPU and 32 MiB elsewhere.
         options: the options of HCLLoss; its reduction is "mean" or "sum".
 
@@ -63,15 +59,12 @@ class LinearHCLLoss(nn.Linear):
         loss: the HCLLoss, with ``last``, ``end_epoch`` and ``set_progress``.
     """
 
-    previous: Tensor
-
     def __init__(
         self,
         hierarchy: Hierarchy,
         features: int,
         *,
         bias: bool = True,
-        selection: Literal["two-pass", "previous"] = "two-pass",
         chunk: int | None = None,
         **options: Any,
     ) -> None:
@@ -80,19 +73,13 @@ class LinearHCLLoss(nn.Linear):
         super().__init__(features, len(hierarchy), bias=bias)
         if chunk is not None and chunk < 1:
             raise HierlearnError(f"chunk must be at least 1 row, not {chunk}")
-        if selection not in ("two-pass", "previous"):
-            raise HierlearnError(unknown_name("selection", selection, ("two-pass", "previous")))
         self.loss = HCLLoss(hierarchy, **options)
         if self.loss.reduction == "none":
             raise HierlearnError(
                 "LinearHCLLoss never has all entries at once; pass reduction 'mean' or 'sum'"
             )
-        self.hierarchy, self.features = hierarchy, features
-        self.selection, self.chunk = selection, chunk
+        self.hierarchy, self.features, self.chunk = hierarchy, features, chunk
         self.kernels: kernels.Kernels | None = None  # made at first use
-        # What the next step weighs by is state of the training: it is saved.
-        every = torch.ones(self.out_features, dtype=torch.bool)
-        self.register_buffer("previous", every, persistent=selection == "previous")
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Return all logits, (N, C), for predicting."""
@@ -114,11 +101,6 @@ class LinearHCLLoss(nn.Linear):
         check_targets(HeadOutput.from_logits(shape, self.loss.link), targets, mask, None)
         self.loss.check_values(targets, mask)
         if in_transform():
-            if self.loss.curriculum == "batch" and self.selection != "two-pass":
-                raise HierlearnError(
-                    f"torch.func cannot transform selection={self.selection!r}, which depends on "
-                    f"the call before; pass selection='two-pass'"
-                )
             plain: Tensor = self.loss(self.logits(inputs), targets, mask)
             return plain
         learns = torch.is_grad_enabled() and any(
@@ -129,16 +111,6 @@ class LinearHCLLoss(nn.Linear):
         call = Call(self, targets, mask, learns, half)
         found: Tensor = _LinearHCL.apply(call, inputs, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return found
-
-    def known_weights(self, dtype: torch.dtype) -> Tensor | None:
-        """Return the (C,) weights if they are known before the pass over the rows."""
-        loss = self.loss
-        if loss.curriculum is None:
-            return torch.ones(len(self.hierarchy), dtype=dtype, device=self.weight.device)
-        if loss.curriculum == "batch" and self.selection == "two-pass":
-            return None
-        selected = self.previous if loss.curriculum == "batch" else loss.selected
-        return loss.weights_of(selected, dtype)
 
     def form(self, logits: Tensor, targets: Tensor, mask: Tensor | None, kept: Any = None) -> Form:
         """Return what computes the sums and gradients of a chunk."""
@@ -161,7 +133,7 @@ class LinearHCLLoss(nn.Linear):
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""
-        return f"features={self.features}, selection={self.selection!r}, chunk={self.chunk}"
+        return f"features={self.features}, chunk={self.chunk}"
 
 
 class Call(NamedTuple):
@@ -245,9 +217,10 @@ class _LinearHCL(torch.autograd.Function):
     ) -> Tensor:
         layer, needs = call.layer, ctx.needs_input_grad[1:]
         work = Work(call, inputs, weight, bias, needs)
-        share, weights = work.share(), layer.known_weights(work.dtype)
-        gradients = work.gradients() if call.learns and weights is not None else None
+        share = work.share()
         sums = torch.zeros(work.classes, dtype=work.dtype, device=weight.device)
+        weights = torch.ones_like(sums) if layer.loss.curriculum is None else None
+        gradients = work.gradients() if call.learns and weights is not None else None
         errors = sums.new_zeros(())
         kept: list[Any] = []
         for rows in work.chunks():
@@ -260,11 +233,8 @@ class _LinearHCL(torch.autograd.Function):
             if call.learns:
                 kept.append(form.kept)
         chosen = layer.loss.weigh(sums, errors, work.count)
-        if weights is None:
-            assert chosen is not None
-            weights = chosen
-        elif layer.loss.selection is not None and layer.loss.curriculum == "batch":
-            layer.previous.copy_(layer.loss.selection)
+        weights = chosen if weights is None else weights
+        assert weights is not None
         if call.learns:
             ctx.save_for_backward(inputs, weight, bias, call.targets, call.mask, weights * share)
             ctx.call, ctx.kept, ctx.gradients = call, kept, gradients

@@ -37,7 +37,7 @@ from hierlearn.losses.hcl.functional import (
 from hierlearn.losses.loss import CommonOptions, ElementwiseLoss, flat_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from typing_extensions import Self, Unpack
 
@@ -52,7 +52,7 @@ LINEAR = 40.0  # from here on softplus(z) is z, exactly in double precision
 class PaperOptions(CommonOptions, total=False):
     """What ``HCLLoss.paper`` takes of HCLLoss beside the choices of the paper."""
 
-    threshold: float | Callable[[float], float] | None
+    threshold: float | None
 
 
 class CollapseWarning(UserWarning):
@@ -78,15 +78,13 @@ class HCLLoss(ElementwiseLoss):
             "conditional", "max", or a Link.
         scope: what the constraint compares a class with: "ancestors", "levels" (the paper: every
             shallower class), or None for no constraint.
-        curriculum: "batch" (the paper: selected by this batch), "epoch" (by the epoch before; call
-            ``end_epoch`` after each), or None for no selection.
+        curriculum: "batch" (selected by each batch), or None for no selection.
         floor: what an unselected class keeps, in [0, 1). 0 is the paper, under which some classes
             stop learning; see docs/theory.md.
         normalize: what the selection compares: class losses and e_h as means over rows ("mean") or
             as sums ("sum", the paper), or the means of class losses with the sum e_h ("losses",
             which drops next to nothing: docs/study.md).
-        threshold: replaces C + e_h: a number, or a function of the training progress in [0, 1],
-            which ``set_progress`` reports.
+        threshold: replaces C + e_h.
         reduction: "mean" over known entries, "sum" or "none".
         validate: check the values of targets at the first call (None), every call, or never.
     """
@@ -96,11 +94,7 @@ class HCLLoss(ElementwiseLoss):
     function: ClassVar[Any] = staticmethod(hcl_loss)
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"floor": (0.1, 0.3, 0.5)}
     fixed_threshold: Tensor
-    selected: Tensor
     ever_selected: Tensor
-    epoch_losses: Tensor
-    epoch_errors: Tensor
-    epoch_rows: Tensor
 
     def __init__(
         self,
@@ -108,17 +102,17 @@ class HCLLoss(ElementwiseLoss):
         *,
         base: str | Base = "bce",
         scope: Scope | None = "ancestors",
-        curriculum: Literal["batch", "epoch"] | None = "batch",
+        curriculum: Literal["batch"] | None = "batch",
         floor: float = 0.3,
         normalize: Normalize = "mean",
-        threshold: float | Callable[[float], float] | None = None,
+        threshold: float | None = None,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(label_space, **options)
         if scope is not None and scope not in SCOPES:
             raise HierlearnError(unknown_name("scope", str(scope), SCOPES))
-        if curriculum not in (None, "batch", "epoch"):
-            raise HierlearnError(unknown_name("curriculum", str(curriculum), ("batch", "epoch")))
+        if curriculum not in (None, "batch"):
+            raise HierlearnError(unknown_name("curriculum", str(curriculum), ("batch",)))
         if normalize not in get_args(Normalize):
             raise HierlearnError(unknown_name("normalize", str(normalize), get_args(Normalize)))
         if not 0 <= floor < 1:
@@ -137,10 +131,9 @@ class HCLLoss(ElementwiseLoss):
         # What the last call selected: under None, or under the number of each member, in order.
         self._records: dict[int | None, Any] = {}
         self._warned = False
-        zero = torch.zeros((), dtype=torch.float64)
-        self.register_buffer("fixed_threshold", zero, persistent=False)
+        fixed = torch.tensor(threshold or 0.0, dtype=torch.float64)
+        self.register_buffer("fixed_threshold", fixed, persistent=False)
         self.set_members(None)
-        self.set_progress(0.0)
 
     @classmethod
     def paper(
@@ -150,7 +143,7 @@ class HCLLoss(ElementwiseLoss):
         base: str | Base = "bce",
         link: str | Link = "sigmoid",
         scope: Scope | None = "levels",
-        curriculum: Literal["batch", "epoch"] | None = "batch",
+        curriculum: Literal["batch"] | None = "batch",
         floor: float = 0.0,
         normalize: Normalize = "sum",
         **options: Unpack[PaperOptions],
@@ -177,58 +170,22 @@ class HCLLoss(ElementwiseLoss):
         )
 
     def set_members(self, count: int | None) -> None:
-        """Make room for the statistics of ``count`` members; None for a network alone."""
+        """Begin to note which classes are selected, of ``count`` members or of a network alone."""
         lead = () if count is None else (count,)
-        classes = torch.zeros(*lead, len(self.hierarchy), dtype=torch.bool)
-        number = torch.zeros(lead, dtype=torch.float64)
-        # What the epoch curriculum has gathered is state of the training: it is saved.
-        gathered = {
-            "selected": ~classes,
-            "epoch_losses": classes.to(torch.float64),
-            "epoch_errors": number,
-            "epoch_rows": number,
-        }
-        device = self.fixed_threshold.device
-        for name, values in gathered.items():
-            saved = self.curriculum == "epoch"
-            self.register_buffer(name, values.clone().to(device), persistent=saved)
-        self.register_buffer("ever_selected", classes.to(device), persistent=False)
-
-    def adapt(self, count: int | None) -> None:
-        """Make room for an ensemble of another size, unless an epoch curriculum has begun."""
-        if bool((self.epoch_rows > 0).any()) or not bool(self.selected.all()):
-            of = self.selected.shape[:-1]
-            known = f"{of[0]} members" if of else "a network without members"
-            asked = "a network without members" if count is None else f"{count} members"
-            raise HierlearnError(
-                f"the epoch curriculum has gathered the statistics of {known}, so it cannot take "
-                f"the output of {asked}; make a loss for each, or set_members({count}) begins again"
-            )
-        self.set_members(count)
+        never = torch.zeros(*lead, len(self.hierarchy), dtype=torch.bool)
+        never = never.to(self.fixed_threshold.device)
+        noted = self.curriculum is not None and self.floor == 0
+        self.register_buffer("ever_selected", never, persistent=noted)
 
     # ------------------------------------------------------------------ the loss
-
-    def forward(
-        self,
-        output: HeadOutput | Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        weight: Tensor | None = None,
-    ) -> Tensor:
-        """Return the loss of a batch; see ``Loss.forward``."""
-        if self.kernels is not None and weight is None:
-            found = forms.replay(self, output, targets, mask)
-            if found is not None:
-                return found
-        return super().forward(output, targets, mask, weight)
 
     def compute(
         self, output: HeadOutput, targets: Tensor, mask: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """Return the loss by kernels where there are any, for one member after another."""
         fast = forms.fast_loss(self, output, weight)
-        if self.curriculum is not None and self.selected.shape[:-1] != output.shape[:-2]:
-            self.adapt(output.members)
+        if self.ever_selected.shape[:-1] != output.shape[:-2]:
+            self.set_members(output.members)  # an ensemble of another size
         if fast is None:
             return self.plain(output, targets, mask, weight)
         if output.members is None:
@@ -311,27 +268,13 @@ class HCLLoss(ElementwiseLoss):
                     together[..., -2],
                     together[..., -1],
                 )
-            if self.curriculum == "epoch":
-                if records:
-                    self._state("epoch_losses", member).add_(class_losses)
-                    self._state("epoch_errors", member).add_(errors)
-                    self._state("epoch_rows", member).add_(count)
-                selected = self._state("selected", member)
-            else:
-                selected = self.select(class_losses, errors, count)
-            weights = self.weights_of(selected, class_losses.dtype)
+            compared, wrong = normalized(class_losses, errors, count, self.normalize)
+            limit = compared.shape[-1] + wrong if self.threshold is None else self.fixed_threshold
+            selected = select_classes(compared, limit)
+            weights = selected.to(class_losses.dtype) * (1 - self.floor) + self.floor
             if records:
                 self.record((selected, class_losses, errors, count, weights), member)
         return weights
-
-    def _state(self, name: str, member: int | None) -> Tensor:
-        """Return a buffer, or the part of it that belongs to a member."""
-        buffer: Tensor = getattr(self, name)
-        return buffer if member is None else buffer[member]
-
-    def weights_of(self, selected: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return what classes weigh: 1 where selected, else the floor."""
-        return selected.to(dtype) * (1 - self.floor) + self.floor
 
     def record(self, statistics: Any, member: int | None) -> None:
         """Remember a selection: statistics, or what the kernels left of them."""
@@ -339,8 +282,8 @@ class HCLLoss(ElementwiseLoss):
             self.__dict__["_records"] = {}  # a module is slow to set attributes
         self._records[member] = statistics
         if self.floor == 0:
-            selected = forms.statistics_of(statistics)[0]
-            self._state("ever_selected", member).logical_or_(selected)
+            ever = self.ever_selected if member is None else self.ever_selected[member]
+            ever.logical_or_(forms.statistics_of(statistics)[0])
 
     def statistics(self) -> tuple[Any, ...]:
         """Return selected, class losses, errors, rows and weights of the last call, if any."""
@@ -351,33 +294,13 @@ class HCLLoss(ElementwiseLoss):
         stacked = [torch.stack([one[place] for one in known]) for place in (0, 1, 2, 4)]
         return (*stacked[:3], torch.stack(rows).to(stacked[2]), stacked[3])
 
-    def select(self, class_losses: Tensor, errors: Tensor, rows: int | Tensor) -> Tensor:
-        """Return the classes that Algorithm 1 selects for these statistics, (C,) or (M, C)."""
-        class_losses, errors = normalized(class_losses, errors, rows, self.normalize)
-        limit = class_losses.shape[-1] + errors if self.threshold is None else self.fixed_threshold
-        return select_classes(class_losses, limit)
-
-    def set_progress(self, progress: float) -> None:
-        """Report to a threshold schedule how far the training is, from 0 to 1."""
-        if self.threshold is not None:
-            value = self.threshold(progress) if callable(self.threshold) else self.threshold
-            self.fixed_threshold.fill_(float(value))
-
     def end_epoch(self) -> None:
-        """Close an epoch: the epoch curriculum selects again, and classes left out are named.
+        """Name in a CollapseWarning, once, the classes that no batch of the epoch has selected.
 
-        The literal curriculum (floor 0) can leave a class without any gradient; a class that was
-        selected in no batch of the epoch is named in a CollapseWarning, once.
+        The literal curriculum (floor 0) can leave a class without any gradient.
         """
-        if self.curriculum is None:
-            return
         left_out = ~self.ever_selected
-        if self.curriculum == "epoch" and bool((self.epoch_rows > 0).any()):
-            self.selected.copy_(self.select(self.epoch_losses, self.epoch_errors, self.epoch_rows))
-            for buffer in (self.epoch_losses, self.epoch_errors, self.epoch_rows):
-                buffer.zero_()
-            left_out = ~self.selected
-        literal = self.floor == 0 and not self.link.coherent
+        literal = self.curriculum is not None and self.floor == 0 and not self.link.coherent
         if literal and not self._warned and bool(left_out.any()):
             self._warned = True
             if left_out.dim() == 2:  # of the first member that has some
@@ -423,23 +346,6 @@ class HCLLoss(ElementwiseLoss):
             # max(sum_j s_j L_j, C - sum_j s_j + e_h)
             "l_hc": torch.maximum(used, weights.shape[-1] - weights.sum(dim=-1) + errors),
         }
-
-    def call_state(self) -> dict[int | None, Any]:
-        """Return what the last call selected, by member."""
-        return dict(self._records)
-
-    def load_call_state(self, state: dict[int | None, Any]) -> None:
-        """Restore what ``call_state`` returned."""
-        self.__dict__["_records"] = dict(state)
-
-    def epoch_state(self) -> dict[str, Tensor]:
-        """Return which classes were selected in the epoch so far."""
-        return {"ever_selected": self.ever_selected} if self.curriculum is not None else {}
-
-    def load_epoch_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``epoch_state`` returned."""
-        if "ever_selected" in state:
-            self.ever_selected.copy_(state["ever_selected"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_records": {}, "kernels": None}

@@ -68,13 +68,11 @@ class CapturedStep(NamedTuple):
         rows: their numbers, which the step reads.
         replay: takes the step.
         result: what it writes to.
-        state: what it leaves in a loss that remembers its last call.
     """
 
     rows: Tensor
     replay: Callable[[], object]
     result: StepResult
-    state: Any
 
 
 def captured_steps(trainer: Trainer) -> CapturedSteps | None:
@@ -150,7 +148,6 @@ class CapturedSteps:
             found.rows.copy_(index)
             found.replay()
             self.replayed += 1
-            trainer.loss.load_call_state(found.state)
             return StepResult(found.result.losses.clone(), found.result.selection)
         self.seen[shape] += 1
         few = trainer.steps - trainer.step < FEWEST
@@ -221,7 +218,7 @@ class CapturedSteps:
             for group in trainer.optimizer.param_groups:
                 group["capturable"] = False
             set_all(trainer, trainer.step)
-        return CapturedStep(rows, replay, result, trainer.loss.call_state())
+        return CapturedStep(rows, replay, result)
 
     def refuse(self, reason: str) -> None:
         """Go on without graphs."""

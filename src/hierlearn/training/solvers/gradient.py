@@ -498,7 +498,8 @@ class Trainer:
             value = self.loss(output, targets, mask, weight)
         else:
             terms = self.loss.terms(output, targets, mask, weight)
-            value = self.processes.part_of_mean(terms, totals)
+            counts = self.loss.counts(targets, mask, weight)
+            value = self.processes.part_of_mean([*zip(terms, counts, strict=True)], totals)
         if not self.is_ensemble:
             return value[None]
         if self.settings.patience is not None:  # else nobody stops
@@ -620,7 +621,6 @@ class Trainer:
             parts["epoch"] = {"losses": torch.stack(self.losses)}
             if self.selected is not None:
                 parts["epoch"] = {**parts["epoch"], "selected": self.selected}
-            parts["selected"] = self.loss.epoch_state()
         return {
             f"{part}/{name}": value.clone()
             for part, tensors in parts.items()
@@ -655,4 +655,3 @@ class Trainer:
             check_shapes("epoch/", epoch, {k: v for k, v in shapes.items() if k in epoch})
             self.losses = list(epoch["losses"].to(device)) if "losses" in epoch else []
             self.selected = epoch["selected"].to(device) if "selected" in epoch else None
-            self.loss.load_epoch_state(parts.get("selected", {}))
