@@ -52,7 +52,7 @@ def test_the_weighted_sum_of_its_parts(seed, masked):
         )
         FLOAT64.assert_close(loss(outputs, batch.targets, batch.mask, weight), expected)
         parts = loss.terms(outputs, batch.targets, batch.mask, weight)
-        FLOAT64.assert_close(sum(value for value, _ in parts), expected)
+        FLOAT64.assert_close(sum(parts), expected)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -66,7 +66,8 @@ def test_two_processes_with_their_own_counts_give_the_loss_of_all_rows(seed, mas
         own = {name: value[here] for name, value in outputs.items()}
         mask = None if batch.mask is None else batch.mask[here]
         part = None if weight is None else weight[here]
-        shares.append(loss.terms(own, batch.targets[here], mask, part))
+        given = (batch.targets[here], mask, part)
+        shares.append([*zip(loss.terms(own, *given), loss.counts(*given), strict=True)])
     counts = [torch.stack([torch.as_tensor(n).double() for _, n in terms]) for terms in shares]
     assert len({tuple((one / one[0]).tolist()) for one in counts}) > 1  # one scale would not do
     values = []
@@ -85,19 +86,20 @@ def test_the_terms_of_members():
         name: LOSSES[name](TREE).link.output(torch.randn(2, 3, 4, dtype=torch.float64))
         for name in NAMES
     }
-    terms = loss.terms(outputs, targets, None, None)
-    assert [tuple(value.shape) for value, _ in terms] == [(2,)] * 3
-    assert [torch.as_tensor(count).tolist() for _, count in terms] == [12, [2, 2], [2, 2]]
-    value = Processes(0, 1, torch.device("cpu")).part_of_mean(terms)
+    terms, counts = loss.terms(outputs, targets, None, None), loss.counts(targets, None, None)
+    assert [tuple(value.shape) for value in terms] == [(2,)] * 3
+    assert [torch.as_tensor(count).tolist() for count in counts] == [12, [2, 2], [2, 2]]
+    pairs = [*zip(terms, counts, strict=True)]
+    value = Processes(0, 1, torch.device("cpu")).part_of_mean(pairs)
     FLOAT64.assert_close(value, loss(outputs, targets))
 
 
 def test_a_loss_alone_has_one_term():
     loss, targets = LOSSES["bce"](TREE), TREE.encode([["a/b"], ["d"]])
     logits = torch.randn(2, 4)
-    ((value, count),) = loss.terms(logits, targets, None, None)
+    (value,) = loss.terms(logits, targets, None, None)
     assert torch.equal(value, loss(logits, targets))
-    assert count == 8
+    assert loss.counts(targets, None, None) == [8]
 
 
 def test_weights_per_row():

@@ -12,6 +12,7 @@ import torch
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.losses import CollapseWarning
+from hierlearn.losses.functional import bce_loss
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import CheckpointError, Checkpoints, read_tensors, write_tensors
@@ -301,7 +302,7 @@ def test_plain_values_in_any_guise_are_the_same_plan(tmp_path):
 
 
 def test_options_that_no_file_can_hold_are_refused_before_the_work(tmp_path):
-    chosen = plan("hcl", options={"threshold": lambda _: 3.0})
+    chosen = plan("hcl", options={"base": lambda p, q, y: bce_loss(p, q, y)})
     with pytest.raises(HierlearnError, match="loss_options cannot be written as JSON"):
         train(problem(), chosen, out=tmp_path / "m", reporting=QUIET)
     assert train(problem(), chosen, reporting=QUIET).config["settings"]["epochs"] == 3
