@@ -274,5 +274,3 @@ def count_columns(
                     counts[column] = 0
                     out += 1
         indptr[row + 1] = out
-
-
