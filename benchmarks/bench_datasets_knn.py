@@ -38,7 +38,6 @@ VECTORIZERS: dict[str, Any] = {
         dtype=np.float32, sublinear_tf=True, min_df=2
     ),
     "hierlearn TextPreprocessor(ngrams=2)": lambda: TextPreprocessor(ngrams=2),
-    "hierlearn TextPreprocessor('hashed')": lambda: TextPreprocessor("hashed"),
     "hierlearn TextPreprocessor()": TextPreprocessor,
 }
 

@@ -45,7 +45,6 @@ FEATURES: dict[str, dict[str, Any]] = {
     "words": {},
     "words, pairs": {"ngrams": 2},
     "words, pairs, characters": {"ngrams": 2, "char_ngrams": 5},
-    "hashed": {"kind": "hashed", "ngrams": 2, "char_ngrams": 5, "bits": 18},
 }
 
 
@@ -142,8 +141,6 @@ def run(name: str, texts: Texts, labels: Texts) -> dict[str, Any]:
         found["default"].append(figures(default, *given, *asked))
         for features, options in FEATURES.items():
             for model, make in MODELS.items():
-                if model == "SVC" and features == "hashed":
-                    continue  # minutes
                 step = TextPreprocessor(**options)
                 found[f"{features}: {model}"].append(figures(make(), *given, *asked, step))
     about = {"training_rows": cut, "rows": len(texts) - cut, "classes": len(set(labels))}

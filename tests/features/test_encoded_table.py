@@ -7,10 +7,9 @@ import torch
 from hierlearn import Dataset, Hierarchy, Plan, load, train
 from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
-from hierlearn.features.combined import EncodedTablePreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import from_state
-from hierlearn.features.table import TablePreprocessor
+from hierlearn.features.table import ColumnEncoder, TablePreprocessor
 from tiny_backbones import save_tiny_bert
 
 LEAVES = ["fruit/apple", "fruit/pear", "vehicle/car", "vehicle/bus"]
@@ -41,7 +40,7 @@ def rows(count=80, names=("title", "price", "shop"), seed=0):
 
 def test_parts_are_joined(bert):
     table = rows().inputs
-    step = EncodedTablePreprocessor({"title": {"source": bert, "pooling": "cls"}}).fit(table)
+    step = TablePreprocessor(encoders={"title": {"source": bert, "pooling": "cls"}}).fit(table)
     found = step.transform(table)
     others = Table({name: table.columns[name] for name in ("price", "shop")}, KINDS)
     rest = TablePreprocessor().fit(others).transform(others)
@@ -58,7 +57,7 @@ def test_parts_are_joined(bert):
 def test_two_encoders_and_nothing_else(bert):
     table = rows(names=("title", "note")).inputs
     wanted = {"title": {"source": bert}, "note": {"source": bert, "pooling": "cls"}}
-    step = EncodedTablePreprocessor(wanted).fit(table)
+    step = TablePreprocessor(encoders=wanted).fit(table)
     assert step.transform(table).shape == (80, 64)
     assert step.produces == "numbers"
     again = from_state(*step.state())
@@ -68,7 +67,7 @@ def test_two_encoders_and_nothing_else(bert):
 
 def test_words_of_another_column_make_the_rows_sparse(bert):
     table = rows(names=("title", "price", "note")).inputs
-    step = EncodedTablePreprocessor({"title": {"source": bert}}).fit(table)
+    step = TablePreprocessor(encoders={"title": {"source": bert}}).fit(table)
     assert step.produces == "sparse"
     found = step.transform(table)
     assert found.shape == (80, step.columns)
@@ -106,13 +105,9 @@ def test_images_of_files(tmp_path):
             tmp_path / f"{name}.png"
         )
     paths = np.array(["a.png", "b.png", "a.png"], dtype=object)
-    numbers = np.array([1.0, 2.0, 3.0], dtype=np.float32)
-    table = Table({"image": paths, "size": numbers}, {"image": "text", "size": "number"})
-    from hierlearn.features.combined import ColumnEncoder
-
     one = ColumnEncoder("image", {"source": "timm:resnet18", "root": str(tmp_path)})
-    assert one.read(table).names == ["a.png", "b.png", "a.png"]
-    assert one.read(table).read(1) == (tmp_path / "b.png").read_bytes()
+    assert one.read(paths).names == ["a.png", "b.png", "a.png"]
+    assert one.read(paths).read(1) == (tmp_path / "b.png").read_bytes()
 
 
 def test_a_training_on_images_and_numbers(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from features.saved_state import assert_same_sparse, save_and_load
 from hierlearn.features import TextPreprocessor, from_state, ngrams
-from hierlearn.features.ngrams import Names, Reading, Vocabulary, count_ngrams, hashed_reader
+from hierlearn.features.ngrams import Names, Reading, Vocabulary, count_ngrams
 from reference.ngrams import in_how_many
 from reference.ngrams import ngrams as ngrams_of
 
@@ -94,28 +94,20 @@ def test_either_way_gives_the_same_bits(texts, others, settings, at_once):
         assert name == other
         assert np.array_equal(counts, other_counts)
     vocabulary = Vocabulary(reading, [joined for joined, _ in blocks[0]])
-    readers = [
-        (vocabulary.reader(compiled=False), vocabulary.reader(compiled=True)),
-        *(
-            [hashed_reader(reading, 1 << bits, compiled=way) for way in (False, True)]
-            for bits in (2, 12, 27)
-        ),
-    ]
-    for plain, fast in readers:
-        for expected, found in zip(plain([*texts, *others]), fast([*texts, *others]), strict=True):
-            assert expected.dtype == found.dtype
-            assert np.array_equal(expected, found)
+    plain, fast = (vocabulary.reader(compiled=way)([*texts, *others]) for way in (False, True))
+    for expected, found in zip(plain, fast, strict=True):
+        assert expected.dtype == found.dtype
+        assert np.array_equal(expected, found)
 
 
-@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
-def test_weights_are_the_same_bits_in_one_call_and_in_many(kind, monkeypatch):
+def test_weights_are_the_same_bits_in_one_call_and_in_many(monkeypatch):
     words = ["".join(random.Random(k).choices("abcdeé", k=1 + k % 9)) for k in range(3000)]
     texts = texts_of(words, 600)
     monkeypatch.setattr(ngrams, "AT_ONCE", 5000)
     models = {}
     for fewest in (0, 1 << 60):
         monkeypatch.setattr(ngrams, "FEWEST", fewest)
-        models[fewest] = TextPreprocessor(kind, ngrams=2, char_ngrams=5).fit(texts)
+        models[fewest] = TextPreprocessor(ngrams=2, char_ngrams=5).fit(texts)
         models[fewest, "rows"] = models[fewest].transform(texts)
     assert_same_sparse(models[0, "rows"], models[1 << 60, "rows"])
     again = save_and_load(models[0])
@@ -123,9 +115,8 @@ def test_weights_are_the_same_bits_in_one_call_and_in_many(kind, monkeypatch):
     for begin in range(0, 600, 150):  # the first calls take dictionaries, the later ones kernels
         found = again.transform(texts[begin : begin + 150])
         assert_same_sparse(found, models[0, "rows"][begin : begin + 150])
-    if kind == "tfidf":
-        assert "_compiled" in vars(again._vocabulary)
-        assert "index" not in vars(models[0]._vocabulary)
+    assert "_compiled" in vars(again._vocabulary)
+    assert "index" not in vars(models[0]._vocabulary)
 
 
 def test_tables_grow(compiled):
@@ -170,7 +161,7 @@ def test_few_texts_import_no_numba_and_no_kernels():
     program = (
         "import sys; from hierlearn.features import TextPreprocessor; "
         "m = TextPreprocessor(ngrams=2, char_ngrams=5).fit(['oak elm', 'elm fir']); "
-        "m.transform(['oak'] * 5000); TextPreprocessor('hashed').transform(['oak']); "
+        "m.transform(['oak'] * 5000); "
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -196,7 +187,6 @@ def test_each_kernel_is_compiled_for_one_type_of_arguments():
             patch.setattr(ngrams, "FEWEST", 0)
             blocks = kept(texts, reading)
         Vocabulary(reading, [joined for joined, _ in blocks]).reader(compiled=True)(texts)
-        hashed_reader(reading, 1 << 10, compiled=True)(texts)
     compiled = [one for one in vars(ngrams_numba).values() if hasattr(one, "signatures")]
     assert max(len(one.signatures) for one in compiled) == 1  # 0 for parts of what was cached
 
@@ -204,7 +194,6 @@ def test_each_kernel_is_compiled_for_one_type_of_arguments():
 def test_a_state_as_it_was_stored_before_there_were_kernels(compiled):
     settings = {
         "name": "text",
-        "kind": "tfidf",
         "ngrams": 2,
         "char_ngrams": 4,
         "strip_accents": True,

@@ -80,7 +80,7 @@ def test_an_option_of_a_step_that_was_not_named_is_refused():
 
 
 def test_a_step_is_chosen_by_name():
-    assert make_preprocessor("text", WORDS, kind="hashed").kind == "hashed"
+    assert make_preprocessor("text", WORDS, ngrams=2).ngrams == 2
     assert make_preprocessor("piecewise-linear", NUMBERS, bins=3).bins == 3
     with pytest.raises(DataError, match="preprocessing 'text' reads texts, but the inputs are num"):
         make_preprocessor("text", NUMBERS)
@@ -197,7 +197,6 @@ def test_parts_without_rows_or_words_are_refused():
         TextPreprocessor(min_df=2).fit_parts(lambda: [["a"], ["b"]])
     with pytest.raises(DataError, match=r"row 1 .* is 3 .*, not a text"):
         TextPreprocessor().fit_parts(lambda: [["a", 3]])
-    assert TextPreprocessor("hashed", bits=4).fit_parts(lambda: [["a"]]).columns == 16
 
 
 def test_the_order_of_the_registry_does_not_choose(monkeypatch):

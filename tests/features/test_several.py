@@ -27,7 +27,7 @@ def test_columns_follow_each_other():
 
 def test_texts_give_sparse_columns():
     texts = ["red oak", "white oak", "red maple"]
-    both = SeveralPreprocessor([TextPreprocessor(), TextPreprocessor("hashed", bits=4)]).fit(texts)
+    both = SeveralPreprocessor([TextPreprocessor(), TextPreprocessor(ngrams=2)]).fit(texts)
     found = both.transform(texts)
     assert (both.reads, both.produces) == ("texts", "sparse")
     assert found.shape == (3, both.columns)

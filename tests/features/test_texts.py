@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from features.example_rows import NAN, TEXTS
 from features.saved_state import assert_same_sparse, save_and_load
@@ -61,21 +61,8 @@ def test_tfidf_is_the_documented_formula():
     assert ours.column_names() == words
 
 
-def test_hashed_is_that_of_scikit_learn_and_needs_no_fit():
-    oracle = HashingVectorizer(
-        token_pattern=r"(?u)\b\w+\b", strip_accents="unicode", n_features=2**10, dtype=np.float32
-    )
-    ours = TextPreprocessor("hashed", bits=10)
-    assert ours.columns == 1024
-    result = ours.transform(TEXTS)
-    assert isinstance(result, csr_array)
-    assert_same_sparse(result, csr_array(oracle.transform(TEXTS)))
-    assert_same_sparse(result, ours.fit(TEXTS[:1]).transform(TEXTS))
-
-
-@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
-def test_rows_have_length_1_and_single_letters_and_case_and_accents_are_read_well(kind):
-    ours = TextPreprocessor(kind).fit(TEXTS)
+def test_rows_have_length_1_and_single_letters_and_case_and_accents_are_read_well():
+    ours = TextPreprocessor().fit(TEXTS)
     rows = ours.transform(TEXTS).toarray()
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
     assert (rows[1] != rows[2]).any()
@@ -88,16 +75,14 @@ def test_accents_can_be_kept():
     assert ours.transform(["Meniere"]).nnz == 0
 
 
-@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
-def test_texts_without_known_words_are_empty_rows(kind):
-    ours = TextPreprocessor(kind).fit(TEXTS)
+def test_texts_without_known_words_are_empty_rows():
+    ours = TextPreprocessor().fit(TEXTS)
     result = ours.transform(["", "  ,;- "])
     assert result.shape == (2, ours.columns)
     assert result.nnz == 0
     assert ours.transform([]).shape == (0, ours.columns)
     assert ours.transform([]).dtype == np.float32
-    if kind == "tfidf":
-        assert ours.transform(["quokka wombat"]).nnz == 0
+    assert ours.transform(["quokka wombat"]).nnz == 0
 
 
 def test_the_words_come_from_the_training_texts_alone():
@@ -125,10 +110,8 @@ def test_texts_may_come_as_an_array_or_a_stream():
         TextPreprocessor(),
         TextPreprocessor(ngrams=2, min_df=2),
         TextPreprocessor(strip_accents=False),
-        TextPreprocessor("hashed"),
-        TextPreprocessor("hashed", ngrams=3, bits=8, strip_accents=False),
     ],
-    ids=["tfidf", "pairs", "accents", "hashed", "hashed triples"],
+    ids=["words", "pairs", "accents"],
 )
 def test_texts_restored_are_equal_bit_for_bit(preprocessor):
     ours = preprocessor.fit(TEXTS)
@@ -139,14 +122,13 @@ def test_texts_restored_are_equal_bit_for_bit(preprocessor):
     assert theirs.state()[0] == ours.state()[0]
 
 
-@pytest.mark.parametrize("kind", ["tfidf", "hashed"])
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [(None, "None (NoneType)"), (NAN, "nan (float)"), (3, "3 (int)"), (b"a", "b'a' (bytes)")],
 )
-def test_what_is_no_text_is_refused_with_its_row(kind, wrong, words):
-    fitted = TextPreprocessor(kind).fit(TEXTS)
-    for call in (TextPreprocessor(kind).fit, fitted.transform):
+def test_what_is_no_text_is_refused_with_its_row(wrong, words):
+    fitted = TextPreprocessor().fit(TEXTS)
+    for call in (TextPreprocessor().fit, fitted.transform):
         with pytest.raises(DataError, match=re.escape(f"row 1 (counted from 0) is {words}, not")):
             call(["cholera", wrong])
 
@@ -173,13 +155,9 @@ def test_texts_without_words_cannot_be_fitted(texts, min_df, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "tf-idf"}, "unknown kind of text preprocessing 'tf-idf'; did you mean 'tfidf'"),
         ({"ngrams": 0}, "ngrams must be an integer from 1 to 10, not 0"),
         ({"ngrams": True}, "ngrams must be an integer from 1 to 10, not True"),
         ({"min_df": 0.5}, "min_df must be an integer from 1 to 2147483647, not 0.5"),
-        ({"kind": "hashed", "bits": 31}, "bits must be an integer from 1 to 30, not 31"),
-        ({"kind": "hashed", "min_df": 1}, "min_df is for kind 'tfidf'"),
-        ({"bits": 10}, "bits is for kind 'hashed'"),
     ],
 )
 def test_bad_settings_are_refused_at_once(arguments, message):
@@ -190,7 +168,7 @@ def test_bad_settings_are_refused_at_once(arguments, message):
 def test_scikit_learn_is_imported_only_where_it_is_used():
     program = (
         "import sys; from hierlearn.features import TextPreprocessor; "
-        "TextPreprocessor('hashed'); assert 'sklearn' not in sys.modules"
+        "TextPreprocessor(); assert 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -242,22 +220,6 @@ def test_words_and_characters_are_those_of_scikit_learn(ngrams, longest, min_df)
     np.testing.assert_allclose(ours.transform(texts).toarray(), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_characters_are_hashed_beside_words_in_other_columns():
-    words = HashingVectorizer(token_pattern=r"(?u)\b\w+\b", n_features=2**12, norm=None)
-    ours = TextPreprocessor("hashed", bits=12, char_ngrams=4).transform(["cholera"]).toarray()[0]
-    (column,) = words.transform(["cholera"]).indices
-    assert ours[column] != 0
-    # 7 words of " cholera " with 3 characters, 6 with 4, and the word itself.
-    np.testing.assert_allclose(np.abs(ours[ours != 0]), 1 / np.sqrt(14), rtol=1e-6)
-
-
-def test_hashes_that_cancel_out_leave_no_entry():
-    texts = ["the oak and the elm", "a fir", "one ash, two yews, three limes"]
-    rows = TextPreprocessor("hashed", bits=4, char_ngrams=5).transform(texts)
-    assert (rows.data != 0).all()
-    assert rows.nnz < 3 * 16
-
-
 def test_many_texts_are_read_a_part_at_a_time(monkeypatch):
     ours = TextPreprocessor(ngrams=2, char_ngrams=4).fit(CASES)
     monkeypatch.setattr("hierlearn.features.ngrams.AT_ONCE", 40)
@@ -283,17 +245,11 @@ def test_the_vocabulary_is_stored_as_bytes():
     assert_same_sparse(theirs.transform(CASES), ours.transform(CASES))
 
 
-def test_names_of_hashed_columns_are_refused():
-    with pytest.raises(HierlearnError, match="columns of kind 'hashed' have no names"):
-        TextPreprocessor("hashed").column_names()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"char_ngrams": 2}, "char_ngrams must be 0 or at least 3, not 2"),
         ({"char_ngrams": 21}, "char_ngrams must be an integer from 0 to 20, not 21"),
-        ({"kind": "hashed", "char_min_df": 1}, "char_min_df is for kind 'tfidf'"),
     ],
 )
 def test_bad_settings_of_characters_are_refused(arguments, message):

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 AT_ONCE = 1 << 20  # characters
 SOME = 1 << 12  # characters of texts read together; fewer always take dictionaries
 FEWEST = 1 << 19  # characters, in some calls, for which kernels are worth loading
-WIDE = 1 << 24  # columns beyond which those of some texts are numbered anew
 WORD = re.compile(r"\w+")
 SHORTEST = 3  # characters of an n-gram of characters
 LINE, SPACE = 10, 32
@@ -598,17 +597,17 @@ def compiled_rows(
         text_lists = text_lists + chunk.piece_texts
         offsets = np.concatenate([offsets, offsets[-1] + more[0][1:]])
         numbers = np.concatenate([numbers, more[1]])
+<<<<<<< HEAD
     distinct = None
     if columns > WIDE:
         known = numbers >= 0
         distinct, numbers[known] = np.unique(numbers[known], return_inverse=True)
         columns = len(distinct)
+=======
+>>>>>>> 1ea1f32b (Encoders of columns are a part of the step of tables; texts without hashed columns)
     most = int(np.diff(offsets)[pieces].sum())
     indptr = np.zeros(count + 1, dtype=np.int32)
     indices, counts = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.float32)
     held = np.zeros(columns, dtype=np.int32), np.zeros(columns // 64 + 1, dtype=np.uint64)
     count_columns(text_lists, pieces, offsets, numbers, *held, indptr, indices, counts)
-    indices, counts = indices[: indptr[-1]].copy(), counts[: indptr[-1]].copy()
-    if distinct is not None:
-        indices = distinct[indices].astype(np.int32)
-    return Occurrences(indptr, indices, counts)
+    return Occurrences(indptr, indices[: indptr[-1]].copy(), counts[: indptr[-1]].copy())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import DataError, HierlearnError, arg, unknown_name
 from hierlearn.features.combined import (
     ChainPreprocessor,
-    EncodedTablePreprocessor,
     SeveralPreprocessor,
 )
 from hierlearn.features.embed import EmbedPreprocessor, TokenPreprocessor
@@ -52,7 +51,6 @@ INTERNAL: dict[str, type[Preprocessor[Any, Any]]] = {
     SeveralPreprocessor.name: SeveralPreprocessor,
     EmbedPreprocessor.name: EmbedPreprocessor,
     ChainPreprocessor.name: ChainPreprocessor,
-    EncodedTablePreprocessor.name: EncodedTablePreprocessor,
 }
 
 

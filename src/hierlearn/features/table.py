@@ -6,8 +6,10 @@
     missing     1 where the value of a column is missing, for columns with missing training values
     categories  see ``categories``
     texts       weighted words, see ``texts``
+    encoded     what a frozen backbone makes of a column of texts, or of the paths of images
 
-The rows are dense where there is no text and categories have few columns, else sparse.
+The rows are dense where there is no text but encoded ones and categories have few columns, else
+sparse.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from hierlearn.datasets.images import Images
 from hierlearn.datasets.tables.kinds import base_kind
 from hierlearn.datasets.tables.table import (
     Table,
@@ -25,6 +28,7 @@ from hierlearn.datasets.tables.table import (
     new_rows,
 )
 from hierlearn.errors import DataError, HierlearnError, unknown_name
+from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.numbers import NumericPreprocessor, PiecewiseLinearPreprocessor
 from hierlearn.features.preprocessor import (
     Preprocessor,
@@ -40,6 +44,7 @@ from hierlearn.hierarchy.names import is_frame
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import torch
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
     from typing_extensions import Self
@@ -69,6 +74,8 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             dense rows and "piecewise-linear" for sparse ones: those go through a linear model by
             default, which can only weigh the ranges of a number apart where they are columns.
         standardize: whether "numeric" centers and scales.
+        encoders: the frozen backbones of some columns: ``source`` and options by column;
+            ``root`` is the folder of images.
         max_categories: how many categories of a column have a column of their own at most.
         min_category_rows: how many training rows such a category must have.
         text_options: the arguments of ``TextPreprocessor``, for all columns of texts.
@@ -84,6 +91,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         standardize: bool = True,
         max_categories: int = 100,
         min_category_rows: int = 2,
+        encoders: Mapping[str, Mapping[str, Any]] | None = None,
         **text_options: Any,
     ) -> None:
         if numbers is not None and numbers not in NUMBERS:
@@ -94,6 +102,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self.min_category_rows = integer_option(
             "min_category_rows", min_category_rows, 1, 2**31 - 1
         )
+        self.encoders = {name: ColumnEncoder(name, own) for name, own in (encoders or {}).items()}
         self.text_options = text_options
         TextPreprocessor(**text_options)  # refuses wrong options
         self.kinds: dict[str, str] = {}  # of every column that is read, in order
@@ -107,7 +116,8 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Return the names of the arguments it is made with, those for texts too."""
-        own = tuple(name for name in super().options() if name != "text_options")
+        made = ("encoders", "text_options")  # by a training
+        own = tuple(name for name in super().options() if name not in made)
         return (*own, *TextPreprocessor.options())
 
     @classmethod
@@ -137,7 +147,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         self._check_fitted()
         numbers = 0 if self._numbers is None else self._numbers.columns
         own = len(self._named("boolean")) + len(self._incomplete())
-        return numbers + own + sum(int(part.columns) for part in self._parts.values())
+        encoded = (one.step for one in self.encoders.values())
+        parts = (*self._parts.values(), *encoded)
+        return numbers + own + sum(int(part.columns) for part in parts)
 
     @property
     def input_columns(self) -> int:
@@ -148,7 +160,14 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     def summary(self) -> str:
         """Return how many columns of each kind were fitted, and which are ignored."""
         self._check_fitted()
-        return columns_summary(self.kinds, self.ignored)
+        encoded = ", ".join(f"{name} by {one.step.source}" for name, one in self.encoders.items())
+        return columns_summary(self.kinds, self.ignored) + (encoded and f"; encoded: {encoded}")
+
+    def to(self, device: torch.device) -> Self:
+        """Let the backbones compute on a device."""
+        for one in self.encoders.values():
+            one.step.to(device)
+        return self
 
     # ------------------------------------------------------------------ fitting
 
@@ -160,6 +179,8 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             )
         if not len(inputs):
             raise DataError("cannot fit on 0 rows; give the training rows")
+        for one in self.encoders.values():
+            one.check(inputs.kinds)
         self.kinds, self.ignored = dict(inputs.kinds), dict(inputs.ignored)
         self.order = inputs.order
         self._missing = {name: int(inputs.missing(name).sum()) for name in inputs.names}
@@ -187,6 +208,8 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             )
             standardize = {"standardize": self.standardize} if name_of == "numeric" else {}
             self._numbers = NUMBERS[name_of](**standardize).fit(self._number_rows(inputs))
+        for name, one in self.encoders.items():
+            one.step.fit(one.read(inputs.columns[name]))
         return self
 
     def _fit_categories(self, table: Table) -> None:
@@ -196,8 +219,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             )
 
     def _named(self, *kinds: str) -> list[str]:
-        """Return the columns of some kinds."""
-        return [name for name, kind in self.kinds.items() if base_kind(kind) in kinds]
+        """Return the columns of some kinds that have no encoder."""
+        named = (name for name, kind in self.kinds.items() if base_kind(kind) in kinds)
+        return [name for name in named if name not in self.encoders]
 
     def _incomplete(self) -> list[str]:
         """Return the columns that get one more column, of where they are missing."""
@@ -235,6 +259,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         if not sparse:
             found = [part.toarray() for part in found]
         joined = np.concatenate(dense, axis=1, dtype=np.float32)
+        found += [
+            one.step.transform(one.read(columns[name])) for name, one in self.encoders.items()
+        ]
         return join_columns([joined, *found], sparse=sparse)
 
     def read(self, inputs: Any) -> Table:
@@ -246,7 +273,11 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         """Return the rows without a value, for each column in which every training row has one."""
         self._check_fitted()
         table = self.read(inputs)
-        complete = [(n, name) for n, name in enumerate(self.kinds) if not self._missing[name]]
+        complete = [
+            (number, name)
+            for number, name in enumerate(self.kinds)
+            if not self._missing[name] and name not in self.encoders
+        ]
         found = {column: np.flatnonzero(table.missing(name)) for column, name in complete}
         return {column: rows for column, rows in found.items() if len(rows)}
 
@@ -261,6 +292,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             "standardize": self.standardize,
             "max_categories": self.max_categories,
             "min_category_rows": self.min_category_rows,
+            "encoders": {name: one.given for name, one in self.encoders.items()},
             "text_options": dict(self.text_options),
             "kinds": dict(self.kinds),
             "ignored": dict(self.ignored),
@@ -275,13 +307,24 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             own, held = step.state()
             parts.append(own)
             arrays |= nest(place, held)
-        return {**settings, "parts": parts}, arrays
+        steps_of = {}
+        for place, (name, one) in enumerate(self.encoders.items()):
+            steps_of[name], held = one.step.state()
+            arrays |= nest(f"encoder {place}", held)
+        return {**settings, "parts": parts, "encoder_steps": steps_of}, arrays
+
+    def plain_state(self) -> dict[str, Any]:
+        """Return the state as plain values, without the weights of backbones."""
+        settings, arrays = self.state()
+        own = {k: array.tolist() for k, array in arrays.items() if not k.startswith("encoder ")}
+        return {**{k: v for k, v in settings.items() if k != "encoder_steps"}, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""
         own = ("numbers", "standardize", "max_categories", "min_category_rows")
-        new = cls(**{key: stored(settings, key) for key in own}, **stored(settings, "text_options"))
+        given = {key: stored(settings, key) for key in own} | stored(settings, "text_options")
+        new = cls(**given, encoders=settings.get("encoders"))
         new.kinds, new.ignored = dict(stored(settings, "kinds")), dict(stored(settings, "ignored"))
         new.order, new._missing = tuple(stored(settings, "order")), stored(settings, "missing")
         new._usual = dict(settings.get("usual", {}))
@@ -303,11 +346,59 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             parts_of_kind = {"category": Categories, "date": DateParts, "text": TextPreprocessor}
             step: Any = parts_of_kind[base_kind(new.kinds[name])]
             new._parts[name] = step.from_state(parts[place], held[place])
+        for place, (name, one) in enumerate(new.encoders.items()):
+            state = stored(stored(settings, "encoder_steps"), name)
+            one.step = EmbedPreprocessor.from_state(state, nested(f"encoder {place}", arrays))
         return new
 
     def _check_fitted(self) -> None:
         if not self.kinds:
             raise self._not_fitted()
+
+
+class ColumnEncoder:
+    """A frozen backbone for one column.
+
+    Args:
+        column: its name.
+        options: ``source`` and the options of the backbone; ``root`` is the folder of images.
+    """
+
+    def __init__(self, column: str, options: Mapping[str, Any]) -> None:
+        self.column, self.given = column, dict(options)
+        own = dict(options)
+        if own.pop("tuning", "frozen") != "frozen":
+            raise HierlearnError(
+                f"the encoder of column {column!r} is frozen; leave tuning out, or train on that "
+                f"column alone with network={own.get('source')!r}"
+            )
+        self.root = str(own.pop("root", "."))
+        self.step = EmbedPreprocessor(**own)
+        if self.step.reads != "images" and "root" in options:
+            raise HierlearnError(f"root is for images, and {self.step.source} reads texts")
+
+    def read(self, column: NDArray[Any]) -> Any:
+        """Return the cells of the column as the backbone reads them."""
+        cells = column.tolist()
+        if self.step.reads != "images":
+            return cells
+        if "" in cells:
+            raise DataError(
+                f"row {cells.index('')} (counted from 0) has no image in column {self.column!r}; "
+                f"leave the row out"
+            )
+        return Images.from_files(cells, self.root)
+
+    def check(self, kinds: Mapping[str, str]) -> None:
+        """Raise on a table without the column, or with numbers in it."""
+        if self.column not in kinds:
+            raise HierlearnError(unknown_name("column of an encoder", self.column, kinds))
+        kind = base_kind(kinds[self.column])
+        if kind not in ("text", "category"):
+            what = "texts" if self.step.reads == "texts" else "paths of images"
+            raise HierlearnError(
+                f"the encoder of column {self.column!r} reads {what}, but the column is a {kind}"
+            )
 
 
 def read_rows(inputs: Any, kinds: Mapping[str, str], order: Sequence[str]) -> Table:

@@ -33,11 +33,6 @@ PLACES = np.zeros(64, dtype=np.int64)
 for _place in range(64):
     PLACES[((1 << _place) * 0x03F79D71B4CB0A89 >> 58) & 63] = _place
 
-W = np.uint32
-C1, C2, C3 = W(0xCC9E2D51), W(0x1B873593), W(0xE6546B64)
-M1, M2, FIVE = W(0x85EBCA6B), W(0xC2B2AE35), W(5)
-TAIL, LOW = W(0x80), W(0x3F)  # the bytes after the first of a character in UTF-8
-
 
 @part()
 def mixed(key: Any) -> Any:
@@ -238,7 +233,7 @@ def count_columns(
         texts: (N + 1,) where the lists of each text begin in ``lists``.
         lists: which lists of numbers the texts are made of.
         offsets: where each list begins in ``numbers``.
-        numbers: twice the column, and 1 more where it counts -1; negative for no column.
+        numbers: the columns; negative for no column.
         counts: (columns,) zeros, and zeros again at the end.
         marks: (columns / 64 + 1,) zeros, as above.
         indptr: (N + 1,) of the result, like the two below.
@@ -252,11 +247,11 @@ def count_columns(
         for token in range(texts[row], texts[row + 1]):
             one = lists[token]
             for place in range(offsets[one], offsets[one + 1]):
-                column = numbers[place] >> 1
+                column = numbers[place]
                 if column < 0:
                     continue
                 block = column >> 6
-                counts[column] += 1 - 2 * (numbers[place] & 1)
+                counts[column] += 1
                 marks[block] |= ONE << U(column & 63)
                 top = block >> 6
                 above[top] |= ONE << U(block & 63)

@@ -32,8 +32,8 @@ from hierlearn.errors import (
     quoted,
     unknown_name,
 )
-from hierlearn.features import make_preprocessor
-from hierlearn.features.combined import ChainPreprocessor, EncodedTablePreprocessor
+from hierlearn.features import TablePreprocessor, make_preprocessor
+from hierlearn.features.combined import ChainPreprocessor
 from hierlearn.features.embed import EmbedPreprocessor
 from hierlearn.features.registry import find_step
 from hierlearn.hierarchy import LabelSpace
@@ -617,8 +617,8 @@ def fitted_embedder(
     encoders = {column: parse_encoder(own) for column, own in given.items()}
     if isinstance(dataset.inputs, Table):
         encoders = by_column(encoders, dataset.inputs)
-        table = {"standardize": plan.standardize}
-        return EncodedTablePreprocessor(encoders, table).to(device).fit(dataset.inputs)
+        table = TablePreprocessor(encoders=encoders, standardize=plan.standardize)
+        return table.to(device).fit(dataset.inputs)
     if [*encoders] == [*dataset.feature_names]:  # the only column
         encoders = {ALL: encoders[dataset.feature_names[0]]}
     if [*encoders] != [ALL]:
