@@ -597,14 +597,6 @@ def compiled_rows(
         text_lists = text_lists + chunk.piece_texts
         offsets = np.concatenate([offsets, offsets[-1] + more[0][1:]])
         numbers = np.concatenate([numbers, more[1]])
-<<<<<<< HEAD
-    distinct = None
-    if columns > WIDE:
-        known = numbers >= 0
-        distinct, numbers[known] = np.unique(numbers[known], return_inverse=True)
-        columns = len(distinct)
-=======
->>>>>>> 1ea1f32b (Encoders of columns are a part of the step of tables; texts without hashed columns)
     most = int(np.diff(offsets)[pieces].sum())
     indptr = np.zeros(count + 1, dtype=np.int32)
     indices, counts = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.float32)
