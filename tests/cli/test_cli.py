@@ -6,7 +6,6 @@ import resource
 import shlex
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -86,11 +85,10 @@ def test_help_lists_the_commands_quickly():
 
 
 def test_inspect_draws_and_writes(files):
-    done = run("inspect", "tree.csv", "--svg", "t.svg", "--json", "t.json", cwd=files)
+    done = run("inspect", "tree.csv", "--json", "t.json", cwd=files)
     assert done.returncode == 0, done.stderr
     assert "└── dog" in done.stdout
     assert "3 classes, tree" in done.stdout
-    ET.fromstring((files / "t.svg").read_text())
     written = Hierarchy.from_json((files / "t.json").read_text())
     assert written.names == ("animal", "animal/cat", "animal/dog")
     assert written.fingerprint[:16] in done.stdout
@@ -103,7 +101,7 @@ def test_describe_a_table_with_its_own_hierarchy(files):
     found = json.loads((files / "described" / "description.json").read_text())
     assert found["rows"] == 3
     assert found["labels"]["rows_without_label"] == 1
-    assert "wrote description.json, hierarchy.json, hierarchy.svg to described" in done.stdout
+    assert "wrote description.json, hierarchy.json to described" in done.stdout
 
 
 def test_describe_a_named_dataset_with_options():
@@ -178,8 +176,8 @@ def test_errors_are_one_line_that_names_the_place(files):
 def test_nothing_is_written_after_an_error(files):
     before = sorted(path.name for path in files.iterdir())
     refused("data", "describe", "rows.csv", "--label", "z", "--out", "described", cwd=files)
-    refused("inspect", "absent.csv", "--svg", "t.svg", cwd=files)
-    refused("inspect", "tree.csv", "--svg", "t.svg", "--json", "tree.csv/t.json", cwd=files)
+    refused("inspect", "absent.csv", "--json", "t.json", cwd=files)
+    refused("inspect", "tree.csv", "--json", "tree.csv/t.json", cwd=files)
     refused("data", "describe", "rows.csv", "--label", "y", "--out", "tree.csv", cwd=files)
     assert sorted(path.name for path in files.iterdir()) == before
 
@@ -201,8 +199,8 @@ def test_debug_shows_the_traceback_wherever_it_stands(files, place):
         ("inspect --depth x", "--depth must be an integer, not 'x'"),
         ("inspect --depth -1", "Invalid value for '--depth': "),
         ("data fetch", "'; see hierlearn data fetch --help"),
-        ("inspect tree.csv --svg .", "cannot write to ., which is a folder; name a file in it"),
-        ("inspect tree.csv --svg ''", "which is a folder; name a file in it"),
+        ("inspect tree.csv --json .", "cannot write to ., which is a folder; name a file in it"),
+        ("inspect tree.csv --json ''", "which is a folder; name a file in it"),
         ("inspect tree.csv --json tree.csv/a", "cannot write a into tree.csv: that is no folder"),
         ("inspect tree.csv --data-dir .", "tree.csv is a file and does not take --data-dir"),
         ("inspect icd10cm --form nested", "icd10cm is a named dataset and does not take --form"),

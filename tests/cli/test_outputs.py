@@ -58,7 +58,7 @@ def value_of(param, path):
 
 def test_the_walk_finds_what_is_written():
     found = {f"{' '.join(one.values[0])} {one.values[1].name}" for one in WRITTEN}
-    expected = "train out, evaluate out, predict out, inspect svg, inspect json, data describe out"
+    expected = "train out, evaluate out, predict out, inspect json, data describe out"
     expected += (
         ", report out, export out, compare out, noise out, rank out, paper out, demo out, demo svg"
     )
@@ -161,9 +161,9 @@ def test_a_foreign_folder_is_refused_even_with_force(tmp_path, call, name):
 
 
 def test_two_outputs_are_two_files(tmp_path):
-    params = COMMANDS["inspect",].params
+    params = COMMANDS["demo",].params
     with pytest.raises(WriteError, match="two options write to"):
-        check_outputs(params, {"svg": tmp_path / "a", "json": tmp_path / "a"})
+        check_outputs(params, {"out": tmp_path / "a", "svg": tmp_path / "a"})
 
 
 @pytest.mark.parametrize("name", ["run.yaml", "rows.csv"])

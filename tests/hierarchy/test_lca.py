@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hierlearn.errors import LabelError
-from hierlearn.hierarchy import Hierarchy, structure
+from hierlearn.hierarchy import Hierarchy
 from reference import hierarchy as reference
 from strategies import dags, taxonomies, trees
 
@@ -185,15 +185,3 @@ def test_unknown_labels(small_tree):
         small_tree.lca("cat", "dgo")
     with pytest.raises(LabelError, match=re.escape("class number 9 is outside 0..6")):
         small_tree.lca(9, 0)
-
-
-@given(dags())
-def test_large_dags_sort_instead_of_looking_up(taxonomy):
-    h, _ = taxonomy.build()
-    numbers = np.arange(len(h))
-    looked_up = h.lcas(numbers[:, None], numbers)
-    solver = structure.DagLCA(h.structure)
-    solver.bits = None
-    a, b = (side.ravel() for side in np.meshgrid(numbers, numbers, indexing="ij"))
-    assert solver(a, b).tolist() == looked_up.ravel().tolist()
-    assert h.lcas([], []).tolist() == []

@@ -161,7 +161,6 @@ def write(
     *options(
         depth=(int, "Fold what lies deeper; 0: nothing.", {"default": 2, "min": 0}),
         breadth=(int, "Children to show of a class; 0: all of them.", {"default": 8, "min": 0}),
-        svg=(FILE, "Also draw it into this SVG file."),
         json=(FILE, "Also write it to this JSON file."),
         sep=(str, "Separator of the names of a path; / if none."),
     ),
@@ -179,20 +178,17 @@ def inspect(
 
     Examples:
         inspect icd10cm
-        inspect tree.csv --svg tree.svg
+        inspect tree.csv --depth 3
     """
     from hierlearn.cli.output import print_levels, save_text
     from hierlearn.terminal import Console, print_plain
 
     depth, breadth = options["depth"] or None, options["breadth"] or None
-    svg, json = options["svg"], options["json"]
+    json = options["json"]
     hierarchy = open_taxonomy(source, options)
     console = Console()
     print_plain(console, *hierarchy.draw(depth=depth, breadth=breadth).split("\n"))
     print_levels(console, hierarchy)
-    if svg is not None:
-        hierarchy.to_svg(svg, depth=depth, breadth=breadth)
-        print_plain(console, f"wrote {svg}")
     if json is not None:
         save_text(json, hierarchy.to_json())
         print_plain(console, f"wrote {json}")
@@ -241,7 +237,7 @@ def list_(**options: Any) -> None:
 
 @takes(
     *shared.SOURCE,
-    *options(out=(FOLDER, "Also write description, hierarchy and drawing here.")),
+    *options(out=(FOLDER, "Also write description and hierarchy here.")),
     shared.FORCE,
 )
 def describe(
@@ -261,7 +257,7 @@ def describe(
     from hierlearn.terminal import Console, print_plain
 
     out = options["out"]
-    names = ("description.json", "hierarchy.json", "hierarchy.svg")
+    names = ("description.json", "hierarchy.json")
     for name in names if out is not None else ():
         check_output(out / name, options["force"])
     dataset = open_dataset(source, options)
@@ -274,7 +270,6 @@ def describe(
     if out is not None:
         write_json(out / "description.json", description)
         save_text(out / "hierarchy.json", dataset.hierarchy.to_json())
-        dataset.hierarchy.to_svg(out / "hierarchy.svg", depth=2, breadth=6)
         print_plain(console, f"wrote {', '.join(names)} to {out}")
 
 

@@ -38,11 +38,10 @@ from hierlearn.errors import (
 from hierlearn.hierarchy import draw
 from hierlearn.hierarchy.formats.build import FORMAT, VERSION, Builders, pruned_targets
 from hierlearn.hierarchy.names import as_rows, checked_title, set_title
-from hierlearn.hierarchy.structure import DagLCA, Immutable, TreeLCA, expand_ranges, frozen
+from hierlearn.hierarchy.structure import Immutable, dag_lcas, expand_ranges, frozen, tree_lcas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     import networkx as nx
     from numpy.typing import ArrayLike
@@ -513,18 +512,13 @@ class Hierarchy(Immutable, Builders):
         asked: Label = "" if any(isinstance(label, str) for label in labels) else 0
         return self._answer(asked, np.unique(ids[positions]))
 
-    @cached_property
-    def _lca_solver(self) -> TreeLCA | DagLCA:
-        return TreeLCA(self.structure) if self.is_tree else DagLCA(self.structure)
-
     def lca(self, a: L, b: L) -> L | None:
         """Return the lowest common ancestor of two classes; None for the implicit root.
 
         A class counts as its own ancestor. In a DAG: the common ancestor of smallest height, of
         those the deepest, of those the first.
         """
-        pair = np.array([self.index(a)]), np.array([self.index(b)])
-        found = int(self._lca_solver(*pair)[0])
+        found = int(self.lcas(self.index(a), self.index(b)))
         if found < 0:
             return None
         return self.names[found] if isinstance(a, str) else found
@@ -547,7 +541,8 @@ class Hierarchy(Immutable, Builders):
         left, right = (side.ravel().astype(np.int64, copy=False) for side in (left, right))
         for begin in range(0, len(found), PAIRS_AT_ONCE):
             part = slice(begin, begin + PAIRS_AT_ONCE)
-            found[part] = self._lca_solver(left[part], right[part])
+            solve = tree_lcas if self.is_tree else dag_lcas
+            found[part] = solve(self.structure, left[part], right[part])
         return found.reshape(shape)
 
     def lca_heights(self, a: ArrayLike, b: ArrayLike) -> Ints:
@@ -761,9 +756,3 @@ class Hierarchy(Immutable, Builders):
             breadth: show at most this many children of a class.
         """
         return draw.as_text(self, depth, breadth)
-
-    def to_svg(
-        self, path: Path | str | None = None, *, depth: int | None = None, breadth: int | None = 12
-    ) -> str:
-        """Return the hierarchy as a drawing in SVG, and write it to ``path`` if given."""
-        return draw.as_svg(self, path, depth, breadth)

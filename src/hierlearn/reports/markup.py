@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from hierlearn.hierarchy.draw import NOT_XML
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+# What no page can hold, and what would reverse the text that follows a name.
+NOT_XML = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def safe(value: object) -> str:

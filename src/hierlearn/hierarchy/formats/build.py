@@ -128,7 +128,6 @@ class Builders:
         sep: str = "/",
         root: str | int | None = None,
         named_by: NamedBy | None = None,
-        titles: Mapping[Any, str | None] | None = None,
     ) -> Hierarchy:
         """Build a tree or DAG from (parent, child) pairs of ids.
 
@@ -141,12 +140,10 @@ class Builders:
             root: the id that stands for the implicit root, if the edges have one.
             named_by: "path" or "id": what names a class; by default the path in a tree and the id
                 in a DAG.
-            titles: id -> title, for classes that have one.
         """
         checked_sep(sep)
         root = None if root is None else as_text(root)
         nodes = nodes_from_edges(((n, edge, None) for n, edge in enumerate(edges)), root)
-        nodes.set_titles(titles, root)
         return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
 
     @classmethod
@@ -158,7 +155,6 @@ class Builders:
         sep: str = "/",
         root: str | int | None = None,
         named_by: NamedBy | None = None,
-        titles: Mapping[Any, str | None] | None = None,
     ) -> Hierarchy:
         """Build from each class's parent.
 
@@ -170,14 +166,9 @@ class Builders:
             root: the id that stands for the implicit root, if the mapping has one.
             named_by: "path" or "id": what names a class; by default the path in a tree and the id
                 in a DAG.
-            titles: with a mapping, id -> title, for classes that have one.
         """
         checked_sep(sep)
         if not isinstance(parents, Mapping):
-            if titles is not None:
-                raise HierarchyError(
-                    "titles go with a mapping of parents; after a parent array, use with_titles"
-                )
             places, bare = checked_places(parents, names, sep)
             child = np.flatnonzero(places >= 0)
             return cls._assemble(
@@ -192,7 +183,6 @@ class Builders:
             raise HierarchyError("names go with a parent array; a mapping names its classes itself")
         root = None if root is None else as_text(root)
         nodes = nodes_from_parents(parents, root)
-        nodes.set_titles(titles, root)
         return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
 
     @classmethod
@@ -243,6 +233,7 @@ class Builders:
             direction: where the edges run, "parent-to-child" or "child-to-parent"; needed only if
                 the first, which is the default, would make more top classes than leaves.
         """
+        checked_sep(sep)
         if not graph.is_directed():
             raise HierarchyError("the graph is undirected; edges must run from parent to child")
         direction = direction or graph.graph.get("direction")
@@ -261,8 +252,12 @@ class Builders:
             )
         above = graph.successors if direction == "child-to-parent" else graph.predecessors
         parents = {node: list(dict.fromkeys(above(node))) for node in graph.nodes}
-        titles = dict(graph.nodes(data="title"))
-        return cls.from_parents(parents, sep=sep, root=root, named_by=named_by, titles=titles)
+        root = None if root is None else as_text(root)
+        nodes = nodes_from_parents(parents, root)
+        for node, title in graph.nodes(data="title"):
+            if as_text(node) != root:
+                nodes.set_title(nodes.number[as_text(node)], title)
+        return cls.from_nodes(nodes, sep, root=root, named_by=named_by, ids=True)
 
     @classmethod
     def from_frame(
@@ -534,19 +529,6 @@ class NodeCollector:
             raise HierarchyError(f"the title {title!r} has no class")
         if title is not None:
             set_title(self.titles, node, title, self.bare[node])
-
-    def set_titles(self, titles: Mapping[Any, Any] | None, root: str | None) -> None:
-        """Give nodes their titles by id; raise on an unknown id."""
-        for key, title in (titles or {}).items():
-            name = as_text(key)
-            if name == root:  # which is no class
-                continue
-            if name not in self.number:
-                hint = did_you_mean(name, self.number)
-                raise HierarchyError(
-                    f"the title {title!r} is that of the unknown class {name!r}{hint}"
-                )
-            self.set_title(self.number[name], title)
 
 
 def nodes_from_paths(

@@ -90,11 +90,10 @@ def read_obo(
                 )
         # A term may be both is_a and part_of the same parent: that is one edge.
         above[key] = sorted({parent for _, parent in parents})
-    titles = {key: term.name for key, term in live.items()}
-    made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id", titles=titles)
+    made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
     classes = {key: term for key, term in live.items() if key != root}
     aliases, obsolete = other_ids(terms, classes)
-    return made.with_aliases(
+    return made.with_titles({key: term.name for key, term in classes.items()}).with_aliases(
         aliases=aliases,
         obsolete=obsolete,
         namespaces={key: term.namespace for key, term in classes.items()},

@@ -75,13 +75,14 @@ def read_rdf(
     """
     content = content_of(path, load(path))
     names = names_of(content)
-    titles = {names[one]: title for one, title in titles_of(content, language).items()}
     above = {
         names[one]: sorted(names[parent] for parent in parents)
         for one, parents in content.parents.items()
     }
-    made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id", titles=titles)
+    made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
     known = {address: name for address, name in names.items() if name != root}
+    titles = titles_of(content, language)
+    made = made.with_titles({known[one]: titles[one] for one in titles if one in known})
     return made.with_aliases(
         aliases={address: [name] for address, name in known.items() if address != name}
     )
