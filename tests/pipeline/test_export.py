@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hierlearn import Hierarchy, LabelSpace
-from hierlearn.datasets import read_table
+from hierlearn.datasets import Dataset, read_table
 from hierlearn.datasets.tables.stream import TableStream
 from hierlearn.errors import HierlearnError
 from hierlearn.features import NumericPreprocessor, PiecewiseLinearPreprocessor, TextPreprocessor
@@ -27,6 +27,8 @@ from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline import export as exporting
 from hierlearn.pipeline.export import ABSOLUTE, export
 from hierlearn.training import Plan
+from hierlearn.training.blending import race
+from hierlearn.training.choose import Facts
 from mixed_rows import make_rows
 
 NAN = float("nan")
@@ -191,6 +193,25 @@ def test_the_default_model_of_words_is_exported_and_answers_alike(tmp_path, kind
     np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-3, atol=ABSOLUTE)
     decide = model.make_decoder()
     assert torch.equal(decide(torch.from_numpy(found)), decide(wanted))
+
+
+RACED = race(Facts(rows=1000, classes=len(TREE)))
+
+
+@pytest.mark.parametrize("name", RACED)
+def test_every_model_that_a_race_of_numbers_may_keep_is_exported(tmp_path, name):
+    """A graph whose number of rows is fixed fails here, at any number but that of its example."""
+    draw = np.random.default_rng(1)
+    classes = draw.integers(len(TREE.leaves), size=150)
+    x = (draw.standard_normal((150, 4)) + classes[:, None]).astype(np.float32)
+    labels = [[TREE.names[TREE.leaves[number]]] for number in classes]
+    data = Dataset(x, labels, TREE)
+    model = train(data, RACED[name].plan(Plan(settings={"epochs": 2}), 1))
+    session = onnxruntime.InferenceSession(export(model, tmp_path / "m.onnx")[0])
+    for rows in (1, 2, 100):
+        (found,) = session.run(None, {"inputs": x[:rows]})
+        wanted = model.probabilities(x[:rows])
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-3, atol=ABSOLUTE)
 
 
 def test_large_logits_are_compared_by_what_single_precision_leaves(tmp_path, monkeypatch):

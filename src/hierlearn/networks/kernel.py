@@ -88,7 +88,8 @@ class KernelHead(Head):
     def logits(self, x: Tensor) -> Tensor:
         """Return (N, C) logits, 0 for what is no terminal class."""
         scores = self.bias + similarities(x, self.rows, self.width) @ self.weights
-        found = scores.new_zeros(len(scores), len(self.label_space.hierarchy))
+        shape = (scores.shape[0], len(self.label_space.hierarchy))  # len would fix an exported graph
+        found = scores.new_zeros(shape)
         return found.index_copy(1, self.label_space.terminal_ids().to(x.device), SLOPE * scores)
 
     def extra_repr(self) -> str:
