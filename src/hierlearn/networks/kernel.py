@@ -88,7 +88,7 @@ class KernelHead(Head):
     def logits(self, x: Tensor) -> Tensor:
         """Return (N, C) logits, 0 for what is no terminal class."""
         scores = self.bias + similarities(x, self.rows, self.width) @ self.weights
-        shape = (scores.shape[0], len(self.label_space.hierarchy))  # len would fix an exported graph
+        shape = (scores.shape[0], len(self.label_space.hierarchy))  # len fixes the rows of a graph
         found = scores.new_zeros(shape)
         return found.index_copy(1, self.label_space.terminal_ids().to(x.device), SLOPE * scores)
 
