@@ -50,7 +50,7 @@ def test_a_plan_is_reused_for_the_same_shape_and_dtype_only():
 
 
 def test_plans_of_ever_new_shapes_are_dropped(monkeypatch):
-    monkeypatch.setattr(kernels, "MAX_PLANS", 3)
+    monkeypatch.setattr(plans, "MAX_PLANS", 3)
     run = kernels_of_two_levels()
     for rows in range(1, 9):
         x = torch.zeros(rows, 5, device=DEVICE)

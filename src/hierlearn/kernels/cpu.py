@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from hierlearn.kernels.tree import plain_gradient
+from hierlearn.kernels.autograd import with_gradient, with_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -261,54 +261,7 @@ def row_losses(
     gradient = run()
     if not math.isfinite(losses.numpy().sum()):  # nor are logits
         return plain(logits)
-    return differentiable(logits, losses, gradient, run, plain) if learns else losses
-
-
-def differentiable(
-    logits: Tensor,
-    value: Tensor,
-    gradient: Tensor,
-    run: Callable[[], Tensor],
-    plain: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """Return a value with its gradient.
-
-    Args:
-        logits: (N, C).
-        value: () or (N,), of these logits.
-        gradient: (N, C), that of each row's value or of the one for all.
-        run: makes the gradient again, for a second pass through a retained graph.
-        plain: the value as a differentiable function of the logits, for ``create_graph=True``.
-    """
-    found: Tensor = _Value.apply(logits, value, gradient, run, plain)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Value(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        value: Tensor,
-        gradient: Tensor,
-        run: Callable[[], Tensor],
-        plain: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        ctx.save_for_backward(logits)
-        ctx.gradient, ctx.run, ctx.plain = gradient, run, plain
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (logits,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            value = ctx.plain(logits)
-            (found,) = torch.autograd.grad(value, logits, upstream, create_graph=True)
-            return found, *[None] * 4
-        gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:
-            gradient = ctx.run()
-        return gradient.mul_(upstream[:, None] if upstream.dim() else upstream), *[None] * 4
+    return with_gradient(losses, logits, gradient, run, plain) if learns else losses
 
 
 def softmax_pair(logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], Pair]) -> Pair:
@@ -320,49 +273,27 @@ def softmax_pair(logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], P
         plain: the same as a differentiable function: for gradients that are differentiated again,
             and for logits that are not finite.
     """
+    from hierlearn.kernels.tree_numba import link_backward, link_forward
+
     flat = logits.flatten(0, -2)
     if not bool(torch.isfinite(flat.sum())):
         return plain(logits)
-    found = _SoftmaxPair.apply(flat, layout, plain)  # type: ignore[no-untyped-call]
-    return found[0].view(logits.shape), found[1].view(logits.shape)
+    x, tree = flat.detach().contiguous(), tree_of(layout)
+    pair = torch.empty_like(x), torch.empty_like(x)
+    arrays = (x.numpy(), tree, pair[0].numpy(), pair[1].numpy())
+    on_threads(lambda begin, end: link_forward(begin, end, *arrays), len(x), x.numel())
 
-
-class _SoftmaxPair(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], Pair]
-    ) -> Pair:
-        from hierlearn.kernels.tree_numba import link_forward
-
-        x, tree = logits.detach().contiguous(), tree_of(layout)
-        log_p, log_not_p = torch.empty_like(x), torch.empty_like(x)
-        arrays = (x.numpy(), tree, log_p.numpy(), log_not_p.numpy())
-        on_threads(lambda begin, end: link_forward(begin, end, *arrays), len(x), x.numel())
-        ctx.save_for_backward(logits)
-        ctx.tree, ctx.plain = tree, plain
-        ctx.set_materialize_grads(False)
-        return log_p, log_not_p
-
-    @staticmethod
-    def backward(
-        ctx: Any, grad_p: Tensor | None, grad_not_p: Tensor | None
-    ) -> tuple[Tensor | None, None, None]:
-        from hierlearn.kernels.tree_numba import link_backward
-
-        (logits,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return plain_gradient(ctx.plain, logits, grad_p, grad_not_p), None, None
-        if grad_p is None and grad_not_p is None:
-            return None, None, None
-        x = logits.detach().contiguous()
+    def backward(_: Any, grads: Any, __: Any) -> tuple[Tensor]:
         out = torch.empty_like(x)
         given = [
-            (NO_GRADIENT if grad is None else grad.detach().contiguous()).numpy()
-            for grad in (grad_p, grad_not_p)
+            (NO_GRADIENT if grad is None else grad.detach().contiguous()).numpy() for grad in grads
         ]
-        arrays = (x.numpy(), ctx.tree, *given, out.numpy())
+        arrays = (x.numpy(), tree, *given, out.numpy())
         on_threads(lambda begin, end: link_backward(begin, end, *arrays), len(x), x.numel())
-        return out, None, None
+        return (out,)
+
+    log_p, log_not_p = with_gradients(pair, (flat,), backward, plain)
+    return log_p.view(logits.shape), log_not_p.view(logits.shape)
 
 
 class Job(NamedTuple):

@@ -13,15 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from hierlearn.kernels.autograd import with_gradients
 from hierlearn.kernels.hcl_plan import (
     BaseOptions,
     KernelSpec,
     LaunchPlan,
     SelectionOptions,
 )
-from hierlearn.kernels.plan import FLOAT, scalar_one
+from hierlearn.kernels.plan import FLOAT, cached, scalar_one
 from hierlearn.kernels.tree_plan import TreePlan
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ __all__ = [
 
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 LABELS = (torch.bool, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
-MAX_PLANS = 64
 
 
 class Workspace(NamedTuple):
@@ -103,7 +102,7 @@ class Kernels:
                 or None for weights of 1.
             differentiable: the same loss as a differentiable function of logits, targets, mask and
                 weights (C,), reduction included; computes the gradient under ``create_graph=True``,
-                so that it can be differentiated again. Without it the gradient is a constant.
+                so that it can be differentiated again.
         """
         x, y, m, plan = self.prepare(logits, targets, mask)
         return step(plan, x, y, m, threshold, on_result, weigh, differentiable)
@@ -116,13 +115,8 @@ class Kernels:
         if plan is None:  # the first such tensors, or tensors that the kernels do not read
             x, y = with_contiguous_columns(x), with_contiguous_columns(as_labels(y))
             m = None if m is None else with_contiguous_columns(m)
-            key = key_of(x, y, m)
-            plan = self.plans.get(key)
-            if plan is None:
-                if len(self.plans) >= MAX_PLANS:  # the batch size changes all the time
-                    self.plans.clear()
-                kind = LaunchPlan if self.spec.tree is None else TreePlan
-                plan = self.plans[key] = kind(self.spec, x, y, m)
+            kind = LaunchPlan if self.spec.tree is None else TreePlan
+            plan = cached(self.plans, key_of(x, y, m), lambda: kind(self.spec, x, y, m))
         return x, y, m, plan
 
 
@@ -148,61 +142,38 @@ def step(
     differentiable: Differentiable | None = None,
 ) -> Tensor:
     """Return the loss of tensors that fit a plan; see ``Kernels``."""
-    # Asked here, because gradients are disabled inside the function.
-    needs_grad = torch.is_grad_enabled() and x.requires_grad
-    options = (plan, threshold, on_result, weigh, differentiable, needs_grad)
-    loss: Tensor = _HCL.apply(options, x, y, m)  # type: ignore[no-untyped-call]
-    return loss
-
-
-class _HCL(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, options: tuple[Any, ...], x: Tensor, y: Tensor, m: Tensor | None
-    ) -> Tensor:
-        plan, threshold, on_result, weigh, differentiable, needs_grad = options
-        weights, ctx.gradient = None, None
-        if weigh is None and needs_grad and plan.is_small:
-            # A launch costs less here than in autograd's own thread.
-            block, loss, ctx.gradient = full_step(plan, x, y, m, threshold)
-        elif weigh is None:
-            block, loss = select(plan, x, y, m, threshold)
-        else:
-            block = sweep_down(plan, x, y, m)
-            loss, weights = weighted(plan, block, weigh)
-        if needs_grad:
-            ctx.save_for_backward(x, y, m, block, weights)
-            ctx.plan, ctx.differentiable = plan, differentiable
-        if on_result is not None:
-            on_result(plan, block)
+    learns, logits = torch.is_grad_enabled() and x.requires_grad, x.detach()
+    weights, ready = None, []
+    if weigh is None and learns and plan.is_small:
+        # A launch costs less here than in autograd's own thread.
+        block, loss, gradient = full_step(plan, logits, y, m, threshold)
+        ready.append(gradient)
+    elif weigh is None:
+        block, loss = select(plan, logits, y, m, threshold)
+    else:
+        block = sweep_down(plan, logits, y, m)
+        loss, weights = weighted(plan, block, weigh)
+    if on_result is not None:
+        on_result(plan, block)
+    if not learns:
         return loss
 
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if not torch.is_grad_enabled():
-            return _gradient(ctx, upstream)
-        if ctx.differentiable is None:
-            return _gradient_once(ctx, upstream)
-        x, y, m, block, weights = ctx.saved_tensors
-        if weights is None:
-            # A view of the workspace, whose memory lives as long as the graph of the gradient.
-            weights = Workspace(ctx.plan, block).array("weights")
-        loss = ctx.differentiable(x, y, m, weights)
-        (gradient,) = torch.autograd.grad(loss, x, upstream.to(loss.dtype), create_graph=True)
-        return None, gradient, None, None
+    def backward(saved: Any, grads: Any, _: Any) -> tuple[Tensor]:
+        if ready:  # a second pass through a retained graph makes it again
+            return (ready.pop().mul_(grads[0]),)
+        x, y, m, block, weights = saved
+        arrays = {} if weights is None else {"weights": weights}
+        return (sweep_up(plan, x, y, m, block, grads[0], **arrays),)
 
+    def plain(x: Tensor) -> Tensor:
+        assert differentiable is not None
+        # A view of the workspace, whose memory lives as long as the graph of the gradient.
+        used = Workspace(plan, block).array("weights") if weights is None else weights
+        return differentiable(x, y, m, used)
 
-def _gradient(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the gradient by the kernels."""
-    x, y, m, block, weights = ctx.saved_tensors
-    gradient, ctx.gradient = ctx.gradient, None
-    if gradient is not None:  # a second pass through a retained graph makes it again
-        return None, gradient.mul_(upstream), None, None
-    arrays = {} if weights is None else {"weights": weights}
-    return None, sweep_up(ctx.plan, x, y, m, block, upstream, **arrays), None, None
-
-
-_gradient_once = once_differentiable(_gradient)
+    saved = (logits, y, m, block, weights)
+    (loss,) = with_gradients((loss,), (x,), backward, plain, saved)
+    return loss
 
 
 # ---------------------------------------- steps

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.kernels import choose, neighbor_batch
+from hierlearn.kernels.autograd import with_gradients
 from hierlearn.kernels.choose import FLOATS, has_triton, takes_plain
 from hierlearn.kernels.neighbor_batch import (
     KINDS,
@@ -310,62 +311,24 @@ def neighbor_pair(
     """
     q, x = queries.float().contiguous(), others.float().contiguous()
     weight = None if log_weight is None else log_weight.float().contiguous()
-    options = (compared, plain)
-    pair = _NeighborPair.apply(q, x, weight, scale.float(), options)  # type: ignore[no-untyped-call]
-    return pair[0].to(queries.dtype), pair[1].to(queries.dtype)
+    inputs = (q, x, weight, scale.float())
+    given = q.detach(), x.detach(), None if weight is None else weight.detach(), inputs[3].detach()
+    with device_context(q.device):
+        batch, runs = prepare(*given, compared)
+        log_p, log_not_p = (q.new_empty(len(q), compared.table.classes) for _ in range(2))
+        peak = q.new_zeros(len(batch.rows))
+        total = q.new_empty(len(q), dtype=torch.float64)
+        for rows in row_blocks(batch, len(q)):
+            answer(batch, runs, rows, (log_p, log_not_p, peak, total))
 
-
-class _NeighborPair(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, options: Any
-    ) -> Pair:
-        compared, plain = options
-        with device_context(q.device):
-            batch, runs = prepare(q, x, weight, scale, compared)
-            log_p, log_not_p = q.new_empty(2, len(q), compared.table.classes)
-            peak = q.new_zeros(len(batch.rows))
-            total = q.new_empty(len(q), dtype=torch.float64)
-            for rows in row_blocks(batch, len(q)):
-                answer(batch, runs, rows, (log_p, log_not_p, peak, total))
-        ctx.save_for_backward(q, x, weight, scale, log_p, log_not_p, peak, total, *batch[:-1])
-        ctx.compared, ctx.plain = compared, plain
-        ctx.set_materialize_grads(False)
-        return log_p, log_not_p
-
-    @staticmethod
-    def backward(
-        ctx: Any, grad_p: Tensor | None, grad_not_p: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        if grad_p is None and grad_not_p is None:
-            return None, None, None, None, None
-        saved: Any = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return differentiable(ctx, saved[:4], (grad_p, grad_not_p))
-        batch = Batch(*(*saved[8:], ctx.compared))
+    def backward(saved: Any, grads: Any, needed: Any) -> list[Tensor | None]:
+        batch = Batch(*(*saved[8:], compared))
         with device_context(saved[0].device):
-            found = gradients(batch, saved[:8], (grad_p, grad_not_p), ctx.needs_input_grad)
-        return (*found, None)
+            return gradients(batch, saved[:8], grads, needed)
 
-
-def differentiable(
-    ctx: Any, inputs: tuple[Any, ...], grads: tuple[Tensor | None, ...]
-) -> tuple[Tensor | None, ...]:
-    """Return gradients that can be differentiated, by the caller's function."""
-    pairs = zip(ctx.plain(*inputs), grads, strict=True)
-    used = [(one, grad) for one, grad in pairs if grad is not None]
-    wanted = [number for number in range(4) if ctx.needs_input_grad[number]]
-    values = torch.autograd.grad(
-        [one for one, _ in used],
-        [inputs[number] for number in wanted],
-        [grad for _, grad in used],
-        create_graph=True,
-        allow_unused=True,
-    )
-    found: list[Tensor | None] = [None] * 5
-    for number, value in zip(wanted, values, strict=True):
-        found[number] = value
-    return tuple(found)
+    saved = (*given, log_p, log_not_p, peak, total, *batch[:-1])
+    pair = with_gradients((log_p, log_not_p), inputs, backward, plain, saved)
+    return pair[0].to(queries.dtype), pair[1].to(queries.dtype)
 
 
 def answer(batch: Batch, runs: Runs, rows: slice, out: tuple[Tensor, ...]) -> None:

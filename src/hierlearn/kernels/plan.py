@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import lru_cache
 from importlib.metadata import version
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
+
+    Made = TypeVar("Made")
 
 FLOAT, DOUBLE, INT, BYTE = torch.float32, torch.float64, torch.int32, torch.uint8
 
@@ -166,6 +168,19 @@ class Launch:
             run(*grid, stream, *handle, *pointers, *rest)
 
         return replay
+
+
+MAX_PLANS = 64
+
+
+def cached(plans: dict[Any, Any], key: Any, make: Callable[[], Made]) -> Made:
+    """Return the plan of a key, made at first use."""
+    found: Made | None = plans.get(key)
+    if found is None:
+        if len(plans) >= MAX_PLANS:  # the batch size changes all the time
+            plans.clear()
+        found = plans[key] = make()
+    return found
 
 
 class Plan:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hierlearn.kernels.autograd import with_gradients
 from hierlearn.kernels.hcl import aligned, as_labels, key_of, with_contiguous_columns
-from hierlearn.kernels.plan import FLOAT, Launch, MemoryLayout, Plan
+from hierlearn.kernels.plan import FLOAT, Launch, MemoryLayout, Plan, cached
 from hierlearn.kernels.tree_layout import WINDOW
 from hierlearn.kernels.tree_plan import (
     GIVEN,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     Pair = tuple[Tensor, Tensor]
     Plain = Callable[[Tensor, Tensor], Tensor]
 
-MAX_PLANS = 64
 MCLOSS_MAXIMA = TreeTile(WINDOW, 1)
 MCLOSS_GRADIENT = TreeTile(1024, 8)
 
@@ -56,69 +56,32 @@ def softmax_pair(logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], P
             again.
     """
     flat = logits.flatten(0, -2)
-    found = _SoftmaxPair.apply(flat, layout, plain)  # type: ignore[no-untyped-call]
-    return found[0].view(logits.shape), found[1].view(logits.shape)
+    x = flat.detach()
+    if x.stride(1) != 1 or x.data_ptr() % 16:
+        x = x.clone(memory_format=torch.contiguous_format)
+    plan = link_plan(layout, x)
+    block = plan.new_block()
+    pair = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2))
+    plan.run(("pair", "x", "log_p", "log_not_p"), block, (x, *pair))
 
-
-class _SoftmaxPair(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, layout: TreeLayout, plain: Callable[[Tensor], Pair]) -> Pair:
-        if x.stride(1) != 1 or x.data_ptr() % 16:
-            x = x.clone(memory_format=torch.contiguous_format)
-        plan = link_plan(layout, x)
-        block = plan.new_block()
-        log_p = torch.empty_like(x, memory_format=torch.contiguous_format)
-        log_not_p = torch.empty_like(log_p)
-        plan.run(("pair", "x", "log_p", "log_not_p"), block, (x, log_p, log_not_p))
-        ctx.save_for_backward(x, block)
-        ctx.plan, ctx.plain = plan, plain
-        ctx.set_materialize_grads(False)
-        return log_p, log_not_p
-
-    @staticmethod
-    def backward(
-        ctx: Any, grad_p: Tensor | None, grad_not_p: Tensor | None
-    ) -> tuple[Tensor | None, None, None]:
-        x, block = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return plain_gradient(ctx.plain, x, grad_p, grad_not_p), None, None
-        if grad_p is None and grad_not_p is None:
-            return None, None, None
-        name = "both" if grad_p is not None and grad_not_p is not None else "p"
-        if grad_p is None:
-            name = "not p"
+    def backward(saved: Any, grads: Any, _: Any) -> tuple[Tensor]:
+        x, block = saved
+        name = "both"
+        if None in grads:
+            name = "not p" if grads[0] is None else "p"
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        given = [x if grad is None else ready(grad) for grad in (grad_p, grad_not_p)]
-        ctx.plan.run((name, "x", "grad_p", "grad_not_p", "out"), block, (x, *given, out))
-        return out, None, None
+        given = [x if grad is None else aligned(grad.contiguous()) for grad in grads]
+        plan.run((name, "x", "grad_p", "grad_not_p", "out"), block, (x, *given, out))
+        return (out,)
 
-
-def plain_gradient(
-    plain: Callable[[Tensor], Pair], x: Tensor, grad_p: Tensor | None, grad_not_p: Tensor | None
-) -> Tensor:
-    """Return the gradient of the logits by the plain path, which can be differentiated again."""
-    pairs = zip(plain(x), (grad_p, grad_not_p), strict=True)
-    used = [(one, grad) for one, grad in pairs if grad is not None]
-    values, grads = [one for one, _ in used], [grad for _, grad in used]
-    (found,) = torch.autograd.grad(values, x, grads, create_graph=True)
-    return found
-
-
-def ready(array: Tensor) -> Tensor:
-    """Return an array contiguous and aligned to 16 bytes."""
-    array = array.contiguous()
-    return array.clone() if array.data_ptr() % 16 else array
+    log_p, log_not_p = with_gradients(pair, (flat,), backward, plain, (x, block))
+    return log_p.view(logits.shape), log_not_p.view(logits.shape)
 
 
 def link_plan(layout: TreeLayout, x: Tensor) -> LinkPlan:
     """Return the plan of logits, made at first use."""
     key = (x.shape, x.stride(0), x.get_device())
-    plan: LinkPlan | None = layout.plans.get(key)
-    if plan is None:
-        if len(layout.plans) >= MAX_PLANS:  # the batch size changes all the time
-            layout.plans.clear()
-        plan = layout.plans[key] = LinkPlan(layout, x)
-    return plan
+    return cached(layout.plans, key, lambda: LinkPlan(layout, x))
 
 
 class LinkPlan(Plan):
@@ -193,48 +156,28 @@ def mcloss(logits: Tensor, targets: Tensor, layout: TreeLayout, mean: bool, plai
         plain: the same as a differentiable function of logits and targets; computes a gradient that
             is differentiated again.
     """
-    y = with_contiguous_columns(as_labels(targets))
+    x, y = with_contiguous_columns(logits.detach()), with_contiguous_columns(as_labels(targets))
     scale = 1.0 / logits.numel() if mean else 1.0
-    found: Tensor = _MCLoss.apply(logits, y, layout, scale, plain)  # type: ignore[no-untyped-call]
-    return found
+    plan = mcloss_plan(layout, x, y, scale)
+    block = plan.new_block()
+    plan.run(("forward", "x", "y"), block, (x, y))
+    value = plan.memory.array(block, "partials").sum() * scale
 
-
-class _MCLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, y: Tensor, layout: TreeLayout, scale: float, plain: Plain
-    ) -> Tensor:
-        ctx.plain = plain
-        x = with_contiguous_columns(x)
-        ctx.plan = plan = mcloss_plan(layout, x, y, scale)
-        block = plan.new_block()
-        plan.run(("forward", "x", "y"), block, (x, y))
-        ctx.save_for_backward(x, y, block)
-        return plan.memory.array(block, "partials").sum() * scale
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, block = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            loss = ctx.plain(x, y)
-            (found,) = torch.autograd.grad(loss, x, upstream.to(loss.dtype), create_graph=True)
-            return found, None, None, None, None
+    def backward(saved: Any, grads: Any, _: Any) -> tuple[Tensor]:
+        x, y, block = saved
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        ctx.plan.run(
-            ("backward", "x", "y", "upstream", "out"), block, (x, y, aligned(upstream), out)
-        )
-        return out, None, None, None, None
+        plan.run(("backward", "x", "y", "upstream", "out"), block, (x, y, aligned(grads[0]), out))
+        return (out,)
+
+    saved = (x, y, block)
+    (value,) = with_gradients((value,), (logits,), backward, lambda x: plain(x, targets), saved)
+    return value
 
 
 def mcloss_plan(layout: TreeLayout, x: Tensor, y: Tensor, scale: float) -> MCPlan:
     """Return the plan of a batch, made at first use."""
     key = ("mcloss", scale, *key_of(x, y, None))
-    plan: MCPlan | None = layout.plans.get(key)
-    if plan is None:
-        if len(layout.plans) >= MAX_PLANS:  # the batch size changes all the time
-            layout.plans.clear()
-        plan = layout.plans[key] = MCPlan(layout, x, y, scale)
-    return plan
+    return cached(layout.plans, key, lambda: MCPlan(layout, x, y, scale))
 
 
 class MCPlan(Plan):

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hierlearn.kernels import choose, cpu
 from hierlearn.kernels import hcl as kernels
+from hierlearn.kernels.autograd import with_gradient
 from hierlearn.links import HeadOutput, link_kind
 from hierlearn.losses.bases import BCE, Focal
 from hierlearn.losses.loss import safe_divisor
@@ -192,7 +193,7 @@ def numba_loss(
         return (PlainForm(rows).losses(x)[0].sum(dim=0) * weights).sum()
 
     run = partial(form.gradient, weights)
-    return cpu.differentiable(logits, total, run(), run, plain)
+    return with_gradient(total, logits, run(), run, plain)
 
 
 # ---------------------------------------- Triton

@@ -12,15 +12,16 @@ Memory beyond inputs, targets, weights and their gradients: one chunk, and O(N *
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from hierlearn.errors import HierlearnError
 from hierlearn.kernels import hcl as kernels
+from hierlearn.kernels.autograd import with_gradients
+from hierlearn.kernels.plan import FLOAT
 from hierlearn.links import HeadOutput
 from hierlearn.losses.checks import check_targets, in_transform
 from hierlearn.losses.hcl.forms import (
@@ -38,6 +39,8 @@ from hierlearn.losses.hcl.loss import HCLLoss
 from hierlearn.losses.loss import safe_divisor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hierlearn.hierarchy import Hierarchy
 
 CHUNK = {"cuda": 1 << 30, "cpu": 1 << 25}  # bytes of the logits of a chunk
@@ -101,16 +104,88 @@ class LinearHCLLoss(nn.Linear):
         check_targets(HeadOutput.from_logits(shape, self.loss.link), targets, mask, None)
         self.loss.check_values(targets, mask)
         if in_transform():
-            plain: Tensor = self.loss(self.logits(inputs), targets, mask)
-            return plain
-        learns = torch.is_grad_enabled() and any(
-            one is not None and one.requires_grad for one in (inputs, self.weight, self.bias)
-        )
-        kind = inputs.device.type
+            found: Tensor = self.loss(self.logits(inputs), targets, mask)
+            return found
+        kind, tensors = inputs.device.type, (inputs, self.weight, self.bias)
+        learns = [
+            torch.is_grad_enabled() and one is not None and one.requires_grad for one in tensors
+        ]
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        call = Call(self, targets, mask, learns, half)
-        found: Tensor = _LinearHCL.apply(call, inputs, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return found
+        given: Any = [None if one is None else one.detach() for one in tensors]
+        data: Any = (*given, targets, mask)
+
+        # Without a curriculum the weights are known, and one pass gives the gradients, too.
+        sums = given[1].new_zeros(
+            len(self.weight), dtype=torch.promote_types(given[1].dtype, FLOAT)
+        )
+        errors, share = sums.new_zeros(()), self.share(len(inputs), mask, sums)
+        weights = torch.ones_like(sums) if self.loss.curriculum is None else None
+        gradients = Gradients(given, learns, half)
+        kept: list[Any] = []
+        for rows, form in self.forms(data, half):
+            some, wrong = form.sums()
+            sums += some
+            errors += wrong
+            if weights is not None and any(learns):
+                gradients.add(rows, form.gradient(weights * share))
+            kept.append(form.kept)
+        chosen = self.loss.weigh(sums, errors, len(inputs))
+        ready = [] if weights is None else [gradients.found]
+        weights = chosen if weights is None else weights
+        assert weights is not None
+        value: Tensor = (sums * weights).sum() * share
+        if not any(learns):
+            return value
+
+        def backward(saved: Any, grads: Any, needed: Any) -> list[Tensor | None]:
+            (upstream,) = grads
+            if ready:  # a second pass through a retained graph makes them again
+                return [None if one is None else one.mul_(upstream) for one in ready.pop()]
+            *data, weights = saved
+            gradients = Gradients(data[:3], needed, half)
+            for rows, form in self.forms(data, half, kept):
+                gradients.add(rows, form.gradient(weights * upstream))
+            return gradients.found
+
+        def plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            logits = self.loss.link.output(linear(x, weight, bias))
+            losses = self.loss.constrained(logits, targets, mask)[0]
+            return (losses.sum(dim=0) * weights).sum() * share
+
+        saved = (*data, weights * share)
+        (value,) = with_gradients((value,), tensors, backward, plain, saved)
+        return value
+
+    def share(self, rows: int, mask: Tensor | None, like: Tensor) -> float | Tensor:
+        """Return 1 over what the reduction divides by."""
+        if self.loss.reduction == "sum":
+            return 1.0
+        known = rows * len(self.weight) if mask is None else mask.sum().to(like.dtype)
+        return 1 / safe_divisor(known)
+
+    def forms(
+        self, data: Any, half: torch.dtype | None, kept: Any = None
+    ) -> Iterator[tuple[slice, Form]]:
+        """Yield the rows of each chunk and their form, whose logits are computed here.
+
+        Args:
+            data: inputs, weight, bias, targets and mask.
+            half: the precision of autocast, which is off in the backward pass.
+            kept: of the forms of these chunks, made before.
+        """
+        inputs, weight, bias = in_precision(data[:3], half)
+        targets, mask = data[3:]
+        step = self.chunk
+        if step is None:
+            row = len(weight) * weight.element_size()
+            step = CHUNK.get(inputs.device.type, CHUNK["cuda"]) // row
+            step = max(1, step // 16 * 16 or step)
+        for number, begin in enumerate(range(0, len(inputs), step)):
+            rows = slice(begin, begin + step)
+            with torch.autocast(inputs.device.type, enabled=False):
+                logits = linear(inputs[rows], weight, bias)
+            of_rows = targets[rows], None if mask is None else mask[rows]
+            yield rows, self.form(logits, *of_rows, kept[number] if kept else None)
 
     def form(self, logits: Tensor, targets: Tensor, mask: Tensor | None, kept: Any = None) -> Form:
         """Return what computes the sums and gradients of a chunk."""
@@ -136,70 +211,25 @@ class LinearHCLLoss(nn.Linear):
         return f"features={self.features}, chunk={self.chunk}"
 
 
-class Call(NamedTuple):
-    """The arguments of a call beside the tensors with gradients."""
-
-    layer: LinearHCLLoss
-    targets: Tensor
-    mask: Tensor | None
-    learns: bool  # computed by the caller: inside the function gradients are off
-    half: torch.dtype | None  # of autocast, which is off in the backward pass
+def in_precision(tensors: Any, half: torch.dtype | None) -> Any:
+    """Return tensors as autocast would, if it is on."""
+    return tensors if half is None else [None if one is None else one.to(half) for one in tensors]
 
 
-class Work:
-    """One batch: its chunks, its matmuls, its gradients."""
+class Gradients:
+    """The gradients of inputs, weight and bias, added up over chunks; None where not needed."""
 
-    def __init__(
-        self, call: Call, inputs: Tensor, weight: Tensor, bias: Tensor | None, needs: Any
-    ) -> None:
-        self.call, self.needs = call, needs
-        self.types = (inputs.dtype, weight.dtype, weight.dtype)  # of the gradients
-        if call.half is not None:
-            inputs, weight = inputs.to(call.half), weight.to(call.half)
-            bias = None if bias is None else bias.to(call.half)
-        self.inputs, self.weight, self.bias = inputs, weight, bias
-        self.count, self.classes = len(inputs), len(weight)
-        self.dtype = torch.promote_types(weight.dtype, torch.float32)  # of sums
-
-    def chunks(self) -> list[slice]:
-        """Return the rows of each chunk."""
-        step = self.call.layer.chunk
-        if step is None:
-            row = self.classes * self.weight.element_size()
-            step = CHUNK.get(self.inputs.device.type, CHUNK["cuda"]) // row
-            step = max(1, step // 16 * 16 or step)
-        return [slice(begin, begin + step) for begin in range(0, self.count, step)]
-
-    def share(self) -> float | Tensor:
-        """Return 1 over what the reduction divides by."""
-        if self.call.layer.loss.reduction == "sum":
-            return 1.0
-        mask = self.call.mask
-        known = self.count * self.classes if mask is None else mask.sum().to(self.dtype)
-        return 1 / safe_divisor(known)
-
-    def form(self, rows: slice, kept: Any = None) -> Form:
-        """Return the form of a chunk, whose logits are computed here."""
-        with torch.autocast(self.inputs.device.type, enabled=False):
-            logits = linear(self.inputs[rows], self.weight, self.bias)
-        _, targets, mask, *_ = self.call
-        return self.call.layer.form(
-            logits, targets[rows], None if mask is None else mask[rows], kept
-        )
-
-    def gradients(self) -> list[Tensor | None]:
-        """Return zeros for the gradients that are needed: inputs, weight, bias."""
-        like = (self.inputs, self.weight, self.bias)
-        return [
-            None if one is None or not wanted else torch.zeros_like(one, dtype=dtype)
-            for one, wanted, dtype in zip(like, self.needs, self.types, strict=True)
+    def __init__(self, tensors: Any, needed: Any, half: torch.dtype | None) -> None:
+        self.found = [
+            torch.zeros_like(one) if one is not None and wanted else None
+            for one, wanted in zip(tensors, needed, strict=True)
         ]
+        self.inputs, self.weight, _ = in_precision(tensors, half)
 
-    def learn(self, found: list[Tensor | None], rows: slice, form: Form, weights: Tensor) -> None:
-        """Add the gradients of a chunk."""
-        slope = form.gradient(weights)  # (n, C)
-        inputs, weight, bias = found
-        with torch.autocast(self.inputs.device.type, enabled=False):
+    def add(self, rows: slice, slope: Tensor) -> None:
+        """Add those of a chunk, given the (n, C) gradient of its logits."""
+        inputs, weight, bias = self.found
+        with torch.autocast(slope.device.type, enabled=False):
             if inputs is not None:
                 inputs[rows] = slope @ self.weight
             if weight is not None and weight.dtype == slope.dtype:
@@ -208,48 +238,3 @@ class Work:
                 weight.add_(slope.t() @ self.inputs[rows])
             if bias is not None:
                 bias.add_(slope.sum(dim=0))
-
-
-class _LinearHCL(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, call: Call, inputs: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Tensor:
-        layer, needs = call.layer, ctx.needs_input_grad[1:]
-        work = Work(call, inputs, weight, bias, needs)
-        share = work.share()
-        sums = torch.zeros(work.classes, dtype=work.dtype, device=weight.device)
-        weights = torch.ones_like(sums) if layer.loss.curriculum is None else None
-        gradients = work.gradients() if call.learns and weights is not None else None
-        errors = sums.new_zeros(())
-        kept: list[Any] = []
-        for rows in work.chunks():
-            form = work.form(rows)
-            some, wrong = form.sums()
-            sums += some
-            errors += wrong
-            if gradients is not None and weights is not None:
-                work.learn(gradients, rows, form, weights * share)
-            if call.learns:
-                kept.append(form.kept)
-        chosen = layer.loss.weigh(sums, errors, work.count)
-        weights = chosen if weights is None else weights
-        assert weights is not None
-        if call.learns:
-            ctx.save_for_backward(inputs, weight, bias, call.targets, call.mask, weights * share)
-            ctx.call, ctx.kept, ctx.gradients = call, kept, gradients
-        return (sums * weights).sum() * share
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradients, ctx.gradients = ctx.gradients, None
-        if gradients is not None:  # a second pass through a retained graph makes them again
-            return None, *[None if one is None else one.mul_(upstream) for one in gradients]
-        inputs, weight, bias, targets, mask, weights = ctx.saved_tensors
-        call = ctx.call._replace(targets=targets, mask=mask)
-        work = Work(call, inputs, weight, bias, ctx.needs_input_grad[1:])
-        gradients = work.gradients()
-        for rows, kept in zip(work.chunks(), ctx.kept, strict=True):
-            work.learn(gradients, rows, work.form(rows, kept), weights * upstream)
-        return None, *gradients
