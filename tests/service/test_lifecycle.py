@@ -138,6 +138,7 @@ def test_a_new_class_is_answered_at_once_and_the_folder_stays(models, started):
         "new_classes": ["plant/fern"],
         "total": total + 40,
         "saved": False,
+        "repeatable": False,
     }
     assert not wrong
     assert server.get("/model")[2]["remembered_rows"] == total + 40
@@ -156,7 +157,14 @@ def test_what_is_remembered_is_written_where_that_is_asked_for(models, tmp_path,
     assert rows_of(loaded).ids[-2:] == ["Q1", "Q2"]
     assert loaded.predict(NEW[:1]) == [server.predict(NEW[:1])[0]["path"]]
     files = contents(folder)
-    again = {"rows": 0, "known": 2, "new_classes": [], "total": found["total"], "saved": True}
+    again = {"rows": 0, "known": 2, "new_classes": [], "total": found["total"]}
+    again |= {"saved": True, "repeatable": True}
+    assert server.remember(NEW, ["plant/fern"] * 2, ids=["Q1", "Q2"]) == (200, again)
+    # Also in another order, joined with another row, and by a server that was started again.
+    code, other = server.remember(NEW[::-1], ["plant/fern"] * 2, ids=["Q2", "Q1"])
+    assert (code, other) == (200, again)
+    server.end()
+    server = started(folder, "--save")
     assert server.remember(NEW, ["plant/fern"] * 2, ids=["Q1", "Q2"]) == (200, again)
     assert contents(folder) == files
     assert server.metric("hierlearn_remembered_rows") == found["total"]
@@ -167,6 +175,16 @@ def test_what_is_remembered_is_written_where_that_is_asked_for(models, tmp_path,
         memory.remember(["a palm"], [["plant/fern"]], ids=["other"])
     assert server.remember(NEW[:1], ["plant/fern"], ids=["Q3"])[0] == 200
     assert rows_of(Pipeline.load(folder)).ids[-2:] == ["other", "Q3"]
+
+
+def test_rows_without_ids_are_added_again_and_the_answer_says_so(models, started):
+    server = started(models / "texts")
+    totals = []
+    for _ in range(2):
+        code, found = server.remember(NEW, ["plant/fern"] * 2)
+        assert (code, found["rows"], found["known"], found["repeatable"]) == (200, 2, 0, False)
+        totals.append(found["total"])
+    assert totals[1] == totals[0] + 2
 
 
 def test_a_server_that_is_killed_while_it_writes_leaves_a_model(models, tmp_path):

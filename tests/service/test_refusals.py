@@ -1,8 +1,10 @@
 """Bad input is refused with one sentence, and never with a 500."""
 
 import json
+import re
 import select
 import socket
+import time
 from contextlib import ExitStack, suppress
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hierlearn.service.app import LARGE, Door, PredictBody, parse_body
+from hierlearn.service.app import LARGE, Door, PredictBody, count_brackets, parse_body
 from hierlearn.service.batching import Refusal
 from service.client import SECONDS, TOKEN, Running
 
@@ -361,3 +363,23 @@ def test_a_large_body_does_not_hold_up_others(server):
     """It is read in a thread of its own, by a fast parser."""
     many = [{**ROW, "note": "purrs " * 3000}] * 50
     assert len(server.predict(many)) == 50
+
+
+def test_strings_that_do_not_end_are_counted_in_linear_time():
+    """In the largest body that may be sent; a regular expression would take days."""
+    body = b'{"rows": [' + b"[" * 2000 + b'"' + rb"\"" * (8 << 20)
+    begin = time.process_time()
+    with pytest.raises(Refusal) as caught:
+        parse_body(body, PredictBody, 50)
+    assert caught.value.code == 413
+    assert time.process_time() - begin < 5
+
+
+STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+
+
+@given(JSON)
+def test_brackets_of_strings_do_not_count(value):
+    text = json.dumps(value).encode()
+    plain = STRINGS.sub(b"", text)
+    assert count_brackets(text) == plain.count(b"[") + plain.count(b"{")

@@ -1,15 +1,23 @@
 """What ``choose`` decides: a table of facts and of what was asked for, with the whole decision."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from hierlearn import Labels
+from hierlearn import Hierarchy, Labels
+from hierlearn.datasets import Dataset
+from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError
 from hierlearn.training import Plan
-from hierlearn.training.choose import MEMORY_ROWS, Facts, choose
+from hierlearn.training.blending import race
+from hierlearn.training.choose import KERNEL_ROWS, MEMORY_ROWS, WIDE, Facts, choose
+from hierlearn.training.prepare import gather_facts
 from training.datasets import TREE
 
 TABLE = {"number": 2, "category": 1}
 MANY = MEMORY_ROWS + 1
+MUCH = "columns are many for a network"
 PATH, SEVERAL = "every training row has one path", "40 of 100 training rows have several labels"
 NONE, LABELED = "40 of 100 training rows have no label", "every labeled training row has one path"
 
@@ -18,6 +26,13 @@ TABLE_OF_CHOICES = [
     ({}, {}, f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
     ({"columns": TABLE}, {}, f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
     ({"kind": "images"}, {}, f"quick|inputs are images, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({"width": WIDE}, {}, f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
+    ({"width": WIDE + 1}, {},
+     f"kernel|{PATH}, and {WIDE + 1:,} {MUCH}|leaf-ce|kernel|linear|leaf|kernel"),
+    ({"width": WIDE + 1, "several": 40}, {},
+     f"trees|{SEVERAL}, and {WIDE + 1:,} {MUCH}|bce|trees|linear|coherent|trees"),
+    ({"width": WIDE + 1, "kind": "sparse"}, {},
+     f"linear|{PATH}, and inputs are sparse|hinge|linear|sparse-linear|balanced|linear"),
     ({"several": 40}, {}, f"quick|inputs are numbers, and {SEVERAL}|bce||neighbors|coherent|adamw"),
     ({"unlabeled": 40}, {}, f"quick|inputs are numbers, and {NONE}|bce||neighbors|stop|adamw"),
     ({"kind": "texts"}, {},
@@ -71,20 +86,20 @@ TABLE_OF_CHOICES = [
     ({"kind": "texts"}, {"recipe": "linear", "joint": {"bce": 1.0}},
      "linear|the recipe was named|hinge|linear|linear|balanced|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "network": "token-bag"},
-     "linear|the recipe was named|hinge|token-bag|linear|cost|adamw"),
+     "linear|the recipe was named|hinge|token-bag|linear|balanced|adamw"),
     ({"kind": "texts", "module": "other"}, {"recipe": "linear"},
      "linear|the recipe was named|hinge|linear|linear|balanced|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "link": "softmax"},
      "linear|the recipe was named|hinge|linear|linear|balanced|adamw"),
     ({}, {"network": "linear", "head": "sparse-linear"},
-     "linear|the head was named|hinge|linear|sparse-linear|cost|linear"),
+     "linear|the head was named|hinge|linear|sparse-linear|balanced|linear"),
     ({}, {"link": "softmax"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
     ({}, {"head": "linear"}, f"hcl|{PATH}|hcl||linear|leaf|adamw"),
     ({}, {"network": "linear"}, f"hcl|{PATH}|hcl|linear|linear|leaf|adamw"),
     ({}, {"network": "mlp", "network_options": {"width": 8}},
      f"quick|inputs are numbers, and {PATH}|bce||neighbors|leaf|adamw"),
     ({}, {"network": "embeddings"},
-     "linear|inputs are embeddings|hinge|embeddings|sparse-linear|cost|linear"),
+     "linear|inputs are embeddings|hinge|embeddings|sparse-linear|balanced|linear"),
     ({}, {"network": "embeddings", "head": "neighbors"},
      "nearest|inputs are embeddings|bce|embeddings|neighbors|leaf|none"),
     ({}, {"network": "trees"}, f"hcl|{PATH}|hcl|trees|linear|leaf|trees"),
@@ -97,13 +112,13 @@ TABLE_OF_CHOICES = [
     ({"kind": "texts"}, {"settings": {"epochs": 3}},
      f"linear|{PATH}, and inputs are texts|hinge|linear|linear|balanced|adamw"),
     ({"kind": "texts"}, {"settings": {"epochs": 3, "optimizer": "linear"}},
-     f"linear|{PATH}, and inputs are texts|hinge|linear|sparse-linear|cost|linear"),
+     f"linear|{PATH}, and inputs are texts|hinge|linear|sparse-linear|balanced|linear"),
     ({"kind": "texts"}, {"network": "linear", "network_options": {"input_dropout": 0.1}},
      f"hcl|{PATH}|hcl|linear|linear|leaf|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "network_options": {"input_dropout": 0.1}},
      "linear|the recipe was named|hinge|linear|linear|balanced|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "head": "neighbors"},
-     "linear|the recipe was named|hinge|linear|neighbors|cost|adamw"),
+     "linear|the recipe was named|hinge|linear|neighbors|balanced|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "loss": "bce", "loss_options": {"log_base": 2}},
      "linear|the recipe was named|bce|linear|linear|balanced|adamw"),
     ({"kind": "texts"}, {"recipe": "linear", "loss": "bce", "loss_options": {"link": "sigmoid"}},
@@ -117,6 +132,27 @@ def test_the_choice(facts, plan, expected):
     recipe = found.recipe
     parts = (found.name, found.why, recipe.loss, recipe.network or "", recipe.head)
     assert "|".join((*parts, found.decoder, found.settings.optimizer)) == expected
+
+
+def test_wide_rows_get_no_network_and_trees_that_look_at_few_columns():
+    """A network on 100,000 columns takes gigabytes, and minutes for a few hundred rows."""
+    wide = Facts(rows=KERNEL_ROWS, classes=8, width=WIDE + 1)
+    assert list(race(wide)) == ["kernel", "trees", "forest"]
+    assert list(race(replace(wide, width=WIDE))) == ["quick", "kernel", "trees", "forest"]
+    ingredient = race(wide)["trees"]
+    plan = ingredient.plan(Plan(), 1)
+    assert choose(wide, plan).recipe.network_options["max_features"] == "sqrt"
+    few = replace(wide, width=WIDE)
+    assert choose(few, plan).recipe.network_options["max_features"] == 0.5
+
+
+def test_the_width_of_rows():
+    h = Hierarchy.from_paths(["a", "b"])
+    labels = [["a"], ["b"], ["a"]]
+    table = Table({"x": np.zeros(3), "y": np.zeros(3)}, {"x": "number", "y": "number"})
+    for inputs, width in ((np.zeros((3, 5), np.float32), 5), (table, 2), (["x", "y", "z"], 0)):
+        dataset = Dataset(inputs, labels, h)
+        assert gather_facts(dataset, Labels(labels, h), Plan()).width == width
 
 
 def test_the_choice_is_pure():

@@ -99,8 +99,18 @@ class KernelHead(Head):
 
 def similarities(x: Tensor, rows: Tensor, width: Tensor | float) -> Tensor:
     """Return (N, S) exp(-|x - row|^2 / (2 width^2 D))."""
+    return bumps(squared_distances(x, rows), width, x.shape[1])
+
+
+def squared_distances(x: Tensor, rows: Tensor) -> Tensor:
+    """Return (N, S) |x - row|^2."""
     squared = (x * x).sum(dim=1, keepdim=True) + (rows * rows).sum(dim=1) - 2 * x @ rows.T
-    return (squared.clamp_min(0) / (-2 * width**2 * max(x.shape[1], 1))).exp()
+    return squared.clamp_min(0)
+
+
+def bumps(squared: Tensor, width: Tensor | float, columns: int) -> Tensor:
+    """Return the similarities of rows of D columns at squared distances."""
+    return (squared / (-2 * width**2 * max(columns, 1))).exp()
 
 
 def kernel_heads(network: nn.Module) -> list[KernelHead]:

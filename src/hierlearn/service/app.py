@@ -23,6 +23,7 @@ from string import Template
 from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import fastapi
+import numpy as np
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 Body = TypeVar("Body", bound="Rows")
 LARGE = 1 << 16  # bytes of a body that is read in a thread of its own
 OTHERS = 1000  # lists and objects of a body beside four per row
-STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 CLOSE = {"connection": "close"}  # the rest of the body is not waited for
 BODIES = 16  # times the largest body that may be held while bodies arrive
 EXPLAINED_TOGETHER = 8  # rows of a task of /explain, so that others get their turn
@@ -134,8 +134,15 @@ MUST = {  # what each field must be, for errors
 
 
 def count_brackets(text: bytes) -> int:
-    """Return how many lists and objects begin in a text of JSON."""
-    return text.count(b"[") + text.count(b"{")
+    """Return how many lists and objects begin in a text of JSON, not in its strings.
+
+    In linear time, whatever the text: a regular expression for strings tries every quote of a
+    string that does not end.
+    """
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    found = np.frombuffer(plain, np.uint8)
+    in_string = np.cumsum(found == ord('"'), dtype=np.uint8) & 1  # an odd number of quotes before
+    return int((((found == ord("[")) | (found == ord("{"))) & (in_string == 0)).sum())
 
 
 def parse_body(body: bytes, kind: type[Body], most: int) -> Body:
@@ -148,8 +155,8 @@ def parse_body(body: bytes, kind: type[Body], most: int) -> Body:
             objects than these could need is not read.
     """
     bound = 4 * most + OTHERS
-    has_many = len(body) > LARGE and count_brackets(body) > bound
-    if has_many and count_brackets(STRINGS.sub(b"", body)) > bound:  # those of texts do not count
+    has_many = len(body) > LARGE and body.count(b"[") + body.count(b"{") > bound
+    if has_many and count_brackets(body) > bound:
         raise Refusal(
             413,
             f"the body has more lists and objects than rows may have; send at most "

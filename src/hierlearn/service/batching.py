@@ -439,5 +439,6 @@ class Service:
                 "new_classes": list(growth.classes),
                 "total": growth.total,
                 "saved": folder is not None,
+                "repeatable": one.ids is not None,
             }
         ]

@@ -28,6 +28,7 @@ from hierlearn.metrics.measure import compute
 from hierlearn.networks.blend import spread_logs
 from hierlearn.networks.ensemble import head_names
 from hierlearn.networks.network import AVERAGE, MAIN
+from hierlearn.training.choose import KERNEL_ROWS
 from hierlearn.training.recipes import FEWEST_EPOCHS, QUICK_BATCH, neighbors
 from hierlearn.training.seeding import generator
 from hierlearn.training.settings import Settings
@@ -113,7 +114,6 @@ SPARSE = {
 
 FEWEST_TO_RACE = 200  # rows, below which the rule decides
 MOST_TO_RACE = 200_000  # rows, above which it does
-MOST_KERNEL = 60_000  # rows of a kernel machine
 MOST_FOREST = 150  # classes that trees of a random forest tell apart
 MOST_CLASSES = 3000  # of all others
 SLOPE = 6.0  # from scores of linear models to logits
@@ -163,8 +163,8 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         "batch_size": -(-facts.rows // batches),
         "learning_rate": HURRIED_RATE,
     }
-    found = {QUICK: Ingredient("quick", settings=hurried)}
-    if facts.rows <= MOST_KERNEL:
+    found = {} if facts.is_wide else {QUICK: Ingredient("quick", settings=hurried)}
+    if facts.rows <= KERNEL_ROWS:
         found["kernel"] = Ingredient("kernel")
     count = min(FEW_TREES, max(FEWEST_TREES, TREES_BY_ROWS // facts.rows))
     trees = {"trees": count, "projections": 16}

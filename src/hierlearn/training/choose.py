@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hierlearn.features.preprocessor import Produced
     from hierlearn.hierarchy.labels import Labels
 
+WIDE = 20_000  # columns
+KERNEL_ROWS = 60_000  # of a kernel machine, at most
 MEMORY_ROWS = 200_000  # above, auto chooses no memory: a search takes milliseconds per row
 
 
@@ -43,6 +45,7 @@ class Facts:
         rows: how many training rows there are.
         kind: what the network reads, once the preprocessing is done.
         columns: how many columns of each kind a mixed table has; empty for any other inputs.
+        width: how many columns a table of any kind has; 0 where that is not known.
         several: how many rows have several labels.
         unlabeled: how many rows have none.
         partial: whether classes below a label are unknown, not absent.
@@ -59,6 +62,7 @@ class Facts:
     rows: int
     kind: Kind | Produced = "numbers"
     columns: Mapping[str, int] = field(default_factory=dict)
+    width: int = 0
     several: int = 0
     unlabeled: int = 0
     partial: bool = False
@@ -109,6 +113,11 @@ class Facts:
     def is_table(self) -> bool:
         """Whether the inputs are a mixed table."""
         return bool(self.columns)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether rows of numbers are so long that a network on them takes minutes and gigabytes."""
+        return self.kind == "numbers" and self.width > WIDE
 
     @property
     def one_path(self) -> bool:
@@ -194,6 +203,9 @@ def choose_recipe(facts: Facts, *, logits: bool = False) -> tuple[str, str]:
         labeled = "labeled " * bool(facts.unlabeled)
         one_path, why = True, f"every {labeled}training row has one path"
     dense = facts.kind in ("numbers", "images")
+    if facts.is_wide and not logits:
+        why = f"{why}, and {facts.width:,} columns are many for a network"
+        return ("kernel" if one_path and rows <= KERNEL_ROWS else "trees"), why
     if dense and not logits:
         if rows <= MEMORY_ROWS:
             return "quick", f"inputs are {facts.kind}, and {why}"

@@ -332,10 +332,14 @@ def gather_facts(
         step = find_step(name or "table")
         kind = step.produces_for(train_set, **plan.preprocessing_options)
     options = options or PrepareOptions()
+    width = len(inputs.kinds) if isinstance(inputs, Table) else 0
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        width = inputs.shape[1]
     return Facts.of(
         labels,
         kind,
         columns=Counter(inputs.kinds.values()) if isinstance(inputs, Table) else {},
+        width=width,
         streamed=isinstance(inputs, RowGroups),
         logits=options.logits,
         module=options.network,

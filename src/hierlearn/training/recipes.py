@@ -203,7 +203,8 @@ def trees(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a forest: several labels per row are noisy, so leaves are larger."""
     several = not facts.one_path
     least = max(4 if several else 1, facts.rows * TREES // TREE_LEAVES)
-    options = {"trees": TREES, "min_samples_leaf": least, "max_features": 1.0 if several else 0.5}
+    features = "sqrt" if facts.is_wide else 1.0 if several else 0.5
+    options = {"trees": TREES, "min_samples_leaf": least, "max_features": features}
     return {
         "preprocessing": "latent" if facts.kind == "texts" else None,
         "network_options": options,

@@ -129,7 +129,7 @@ def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[
     assert np.array_equal(tree.children_left[~is_leaf], own[~is_leaf] + 1)
     sets = int(sample.label_set.max()) + 1
     seen = np.flatnonzero(np.ones(len(sample.x)) if weights is None else weights)
-    leaf = tree.apply(sample.x[seen])
+    leaf = tree.apply(sample.x)[seen]  # no copy of the rows
     keys, place = np.unique(leaf * sets + sample.label_set[seen], return_inverse=True)
     weight = np.bincount(place, None if weights is None else weights[seen])
     node = keys // sets

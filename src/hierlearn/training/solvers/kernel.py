@@ -19,7 +19,7 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.kernel import kernel_heads, similarities
+from hierlearn.networks.kernel import bumps, kernel_heads, similarities, squared_distances
 from hierlearn.training.seeding import derive
 from hierlearn.training.solvers.solver import fit_at_once
 from hierlearn.training.stream import ParquetRows
@@ -103,8 +103,9 @@ def best_width(x: Tensor, y: Tensor, noise_of: Tensor) -> tuple[float, float]:
         noise_of: (n,) how noisy each is beside the others.
     """
     best = (float("inf"), WIDTHS[0], NOISES[0])
+    squared = squared_distances(x, x)  # once: rows may be wide
     for width, noise in itertools.product(WIDTHS, NOISES):
-        gram = similarities(x, x, width)
+        gram = bumps(squared, width, x.shape[1])
         gram.diagonal().add_(noise * noise_of)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         missed = (inverse @ y) / inverse.diagonal()[:, None]
