@@ -116,7 +116,7 @@ class Facts:
 
     @property
     def is_wide(self) -> bool:
-        """Whether rows of numbers are so long that a network on them takes minutes and gigabytes."""
+        """Whether rows of numbers are so long that a network takes minutes and gigabytes."""
         return self.kind == "numbers" and self.width > WIDE
 
     @property
