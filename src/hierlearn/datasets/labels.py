@@ -19,7 +19,7 @@ from array import array
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from glob import has_magic
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +70,7 @@ ALIASES = {
 }
 MOST_SPLITS = 20  # a column with more values is something else
 NESTED = (dict, list, tuple, set, frozenset, bytes, bytearray, memoryview, np.ndarray)
+LISTS = (list, tuple)
 SEPS = (" > ", " | ", "::", " >> ", " -> ")  # what joins names of levels that hold a slash
 Unknown = Literal["error", "skip", "nearest"]
 HEADER = ("label", "rows", "occurrences", "first_line", "reason")
@@ -95,15 +96,23 @@ class Annotations:
         self._codes = array("i")  # the code of each row, in 4 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
-        self._line_of: Sequence[int] | None = range(1, 1)  # the line of each row
+        self._line_of: list[Sequence[int]] = []  # the line of each row, part by part
 
     def add(self, chunk: TableChunk) -> None:
         """Take in the labels, splits and ids of the next rows."""
-        if self.columns.split is not None:
-            self._add_splits(chunk, self.columns.split)
+        if (name := self.columns.split) is not None:
+            what = "split; write the name of one, such as train, valid or test"
+            cells, codes = check_missing(chunk, name, what)
+            order = np.argsort(codes, kind="stable") + len(self._codes)
+            ends = np.cumsum(np.bincount(codes, minlength=len(cells)))
+            for cell, rows in zip(cells, np.split(order, ends[:-1]), strict=True):
+                own = self._splits.setdefault(str(cell), array("q"))
+                own.frombytes(rows.astype(np.int64).tobytes())
+            if len(self._splits) > MOST_SPLITS:
+                check_splits(self._splits, self.path, name)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
-        self._line_of = lines_after(self._line_of, chunk.lines)
+        self._line_of.append(chunk.lines)
         if self.columns.labels_by_id is not None:
             known = self.columns.labels_by_id
             keys, codes = distinct([tuple(known.get(one, ())) for one in self._ids[-len(chunk) :]])
@@ -116,17 +125,6 @@ class Annotations:
                 self._lines.append(chunk.lines[row])
         numbers = np.array([self._keys[key] for key in keys], dtype=np.int32)
         self._codes.frombytes(numbers[codes].tobytes())
-
-    def _add_splits(self, chunk: TableChunk, name: str) -> None:
-        check_missing(chunk, name, "split; write the name of one, such as train, valid or test")
-        cells, codes = chunk.distinct(name)
-        order = np.argsort(codes, kind="stable") + len(self._codes)
-        ends = np.cumsum(np.bincount(codes, minlength=len(cells))).tolist()
-        for cell, begin, end in zip(cells, [0, *ends[:-1]], ends, strict=True):
-            rows = self._splits.setdefault(str(cell), array("q"))
-            rows.frombytes(order[begin:end].astype(np.int64).tobytes())
-        if len(self._splits) > MOST_SPLITS:
-            check_splits(self._splits, self.path, name)
 
     def training_rows(self) -> NDArray[np.int64]:
         """Return the rows of the split "train"; without one, those of neither valid nor test."""
@@ -190,7 +188,7 @@ class Annotations:
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if columns.id_column is None else self._ids,
-            lines=self._line_of,
+            lines=joined_lines(self._line_of),
             label_report=report,
             unseen=unseen_rows(sets, codes, report),
         )
@@ -265,15 +263,14 @@ class Annotations:
             )
 
 
-def lines_after(before: Sequence[int] | None, lines: Sequence[int]) -> Sequence[int] | None:
-    """Return the lines of some rows and those that follow; None where they lie in several files."""
-    if before is None or isinstance(lines, FileLines):
+def joined_lines(parts: Sequence[Sequence[int]]) -> Sequence[int] | None:
+    """Return the lines of rows that came in parts; None where they lie in several files."""
+    if any(isinstance(one, FileLines) for one in parts):
         return None
-    if isinstance(before, range) and isinstance(lines, range) and before.stop == lines.start:
-        return range(before.start, lines.stop)
-    both = before if isinstance(before, array) else array("q", before)
-    both.extend(lines)
-    return both
+    first, last = parts[0][0], parts[-1][-1]
+    if last - first + 1 == sum(map(len, parts)):
+        return range(first, last + 1)
+    return array("q", chain.from_iterable(parts))
 
 
 def warn(message: str) -> None:
@@ -283,28 +280,28 @@ def warn(message: str) -> None:
 
 def check_nested(chunk: TableChunk, name: str, cells: Iterable[Any]) -> None:
     """Raise where cells of a column are bytes, or hold several values: they name nothing."""
-    if not any(isinstance(cell, NESTED) for cell in cells):
-        return
-    for row, cell in enumerate(chunk.cells(name)):
-        if isinstance(cell, NESTED):
-            raise DataError(
-                f"{chunk.where(row, name)}: {shown(cell)} is no text ({type(cell).__name__}); "
-                f"store labels, splits and ids as text, or name another column"
-            )
+    if any(isinstance(cell, NESTED) for cell in cells):
+        whole = enumerate(chunk.cells(name))
+        row, cell = next((row, cell) for row, cell in whole if isinstance(cell, NESTED))
+        raise DataError(
+            f"{chunk.where(row, name)}: {shown(cell)} is no text ({type(cell).__name__}); "
+            f"store labels, splits and ids as text, or name another column"
+        )
 
 
-def check_missing(chunk: TableChunk, name: str, what: str) -> None:
-    """Raise on the first row that has nothing in a column, and say what it lacks."""
+def check_missing(chunk: TableChunk, name: str, what: str) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct cells of a column, and which each row has; raise where one is missing."""
     try:
         cells, codes = chunk.distinct(name)
     except TypeError:  # what cannot be told apart by a dictionary
         check_nested(chunk, name, chunk.cells(name))
         raise
     check_nested(chunk, name, cells)
-    rows = first_rows(codes, len(cells)).tolist()
-    for cell, row in zip(cells, rows, strict=True):
+    for number, cell in enumerate(cells):
         if is_missing(cell):
+            row = int(np.argmax(codes == number))
             raise DataError(f"{chunk.where(row, name)}: the row has no {what}")
+    return cells, codes
 
 
 def check_splits(names: Collection[str], path: Location, column: str) -> None:
@@ -334,19 +331,16 @@ def label_keys(chunk: TableChunk, columns: Columns) -> tuple[list[Any], NDArray[
         with suppress(TypeError):  # a column of lists
             return chunk.distinct(name)
         cells = chunk.cells(name)
-        check_nested(chunk, name, (cell for cell in cells if not isinstance(cell, (list, tuple))))
+        check_nested(chunk, name, (cell for cell in cells if not isinstance(cell, LISTS)))
         keys = [
-            tuple(parse_labels(cell, columns, chunk, row))
-            if isinstance(cell, (list, tuple))
-            else cell
+            tuple(parse_labels(cell, columns, chunk, row)) if isinstance(cell, LISTS) else cell
             for row, cell in enumerate(cells)
         ]
-    else:
-        levels = [chunk.cells(name) for name in columns.levels]
-        for name, own in zip(columns.levels, levels, strict=True):
-            check_nested(chunk, name, own)
-        keys = list(zip(*levels, strict=True))
-    return distinct(keys)
+        return distinct(keys)
+    levels = [chunk.cells(name) for name in columns.levels]
+    for name, own in zip(columns.levels, levels, strict=True):
+        check_nested(chunk, name, own)
+    return distinct(list(zip(*levels, strict=True)))
 
 
 def parse_key(key: Any, columns: Columns, chunk: TableChunk, row: int) -> tuple[str, ...]:
@@ -436,25 +430,25 @@ class LabelReport:
 
     def messages(self) -> list[str]:
         """Return what to say about them, one sentence each."""
+
+        def count(found: dict[str, Found], what: str) -> str:
+            total = plural(sum(one.occurrences for one in found.values()), "occurrence")
+            return f"{plural(len(found), what)} ({total}) {'was' if len(found) == 1 else 'were'}"
+
         said = []
-        if self.replaced:
-            old, one = next(iter(self.replaced.items()))
+        for old, one in [*self.replaced.items()][:1]:
             said.append(
                 f"{count(self.replaced, 'old id')} replaced by the classes that took their place, "
                 f"such as {old!r} by {quoted(one.classes)}"
             )
-        if self.pruned:
-            old, one = next(iter(self.pruned.items()))
-            above = quoted(one.classes) if one.classes else "no class"
+        for old, one in [*self.pruned.items()][:1]:
             said.append(
                 f"{count(self.pruned, 'pruned label')} counted for the nearest ancestors that were "
-                f"kept, such as {old!r} for {above}"
+                f"kept, such as {old!r} for {quoted(one.classes) if one.classes else 'no class'}"
             )
         if self.skipped:
-            said.append(
-                f"{count(self.skipped, 'unknown label')} skipped, such as "
-                f"{quoted(self.skipped, most=3)}"
-            )
+            such = quoted(self.skipped, most=3)
+            said.append(f"{count(self.skipped, 'unknown label')} skipped, such as {such}")
         if self.rows_left_out:
             rows, verb = (
                 plural(self.rows_left_out, "row"),
@@ -475,13 +469,6 @@ class LabelReport:
             ordered = sorted(self.skipped.items(), key=lambda item: (-item[1].rows, item[0]))
             for label, one in ordered:
                 writer.writerow((label, one.rows, one.occurrences, one.line, one.reason))
-
-
-def count(found: dict[str, Found], what: str) -> str:
-    """Return ``3 old ids (7 occurrences) were``."""
-    total = sum(one.occurrences for one in found.values())
-    verb = "was" if len(found) == 1 else "were"
-    return f"{plural(len(found), what)} ({plural(total, 'occurrence')}) {verb}"
 
 
 def class_labels(
@@ -512,24 +499,57 @@ def class_labels(
     named = []
     for labels, line, times in zip(raw, lines, rows, strict=True):
         for label in labels:
-            if label in known:
-                continue
-            known[label] = stand_for(label, hierarchy, report, line)
-            # A label that is ambiguous stays an error.
-            if unknown == "nearest" and label in report.skipped and is_unknown(label, hierarchy):
-                one = report.unseen[label] = report.skipped.pop(label)
-                known[label] = one.classes = hierarchy.nearest_known(label)
+            if label not in known:
+                known[label] = stand_for(label, hierarchy, report, line, unknown)
         named.append(list(dict.fromkeys(name for label in labels for name in known[label])))
         for label in dict.fromkeys(labels):
             for part in (report.replaced, report.pruned, report.skipped, report.unseen):
                 if label in part:
                     part[label].rows += times
                     part[label].occurrences += times * list(labels).count(label)
-    if report.skipped and unknown != "skip":
-        raise unknown_labels(report.skipped, path)
-    if report.unseen and not any(named):
-        raise unknown_labels(report.unseen, path)
+    wrong = report.skipped if unknown != "skip" else {}
+    if wrong := wrong or (report.unseen if not any(named) else {}):
+        first = next(iter(wrong.values()))
+        many, them = "", "it"
+        if len(wrong) > 1:
+            total = sum(one.occurrences for one in wrong.values())
+            more = plural(len(wrong) - 1, "more unknown label")
+            many, them = f"; {more}, {total:,} occurrences in all", "them"
+        end = "" if first.reason.endswith("?") and not many else ";"
+        raise LabelError(
+            f"{place(path, first.line)}: {first.reason}{many}{end} correct {them}, or pass "
+            f"{arg('unknown', 'skip')}"
+        )
     return named, report
+
+
+def stand_for(
+    label: str, hierarchy: Hierarchy, report: LabelReport, line: int, unknown: Unknown
+) -> tuple[str, ...]:
+    """Return the classes that a label stands for, and note it where it is no class."""
+    never_heard = is_unknown(label, hierarchy)
+    try:
+        if never_heard and (report.skipped or report.unseen):  # looking for similar names is slow
+            raise LabelError(f"unknown label {label!r}")
+        classes = tuple(hierarchy.names[number] for number in hierarchy.resolve(label))
+    except LabelError as error:
+        found = Found(line, reason=str(error))
+        if unknown == "nearest" and never_heard:  # one that is ambiguous stays an error
+            report.unseen[label] = found
+            found.classes = hierarchy.nearest_known(label)
+        else:
+            report.skipped[label] = found
+        return found.classes
+    if label in hierarchy.aliases:
+        report.replaced[label] = Found(line, classes=classes)
+    elif label in hierarchy.pruned or label not in hierarchy:
+        report.pruned[label] = Found(line, classes=classes)
+    return classes
+
+
+def is_unknown(label: str, hierarchy: Hierarchy) -> bool:
+    """Whether a hierarchy has never heard of a label."""
+    return hierarchy.explain_label(label) is None and hierarchy._find(label) is None
 
 
 def unseen_rows(
@@ -566,46 +586,7 @@ def unseen_note(unseen: Mapping[int, Sequence[str]], lost: Sequence[int]) -> str
     if not lost:
         return note
     names = dict.fromkeys(label for row in lost for label in unseen[row])
-    has = "has" if len(lost) == 1 else "have"
     return (
-        f"{note}; {plural(len(lost), 'row')} of them {has} none above, so any class is wrong "
-        f"there: {quoted(names, most=3)}"
-    )
-
-
-def stand_for(label: str, hierarchy: Hierarchy, report: LabelReport, line: int) -> tuple[str, ...]:
-    """Return the classes that a label stands for, and note it where it is no class."""
-    others = report.skipped or report.unseen  # looking for similar names takes long
-    if others and is_unknown(label, hierarchy):
-        report.skipped[label] = Found(line, reason=f"unknown label {label!r}")
-        return ()
-    try:
-        classes = tuple(hierarchy.names[number] for number in hierarchy.resolve(label))
-    except LabelError as error:
-        report.skipped[label] = Found(line, reason=str(error))
-        return ()
-    if label in hierarchy.aliases:
-        report.replaced[label] = Found(line, classes=classes)
-    elif label in hierarchy.pruned or label not in hierarchy:
-        report.pruned[label] = Found(line, classes=classes)
-    return classes
-
-
-def is_unknown(label: str, hierarchy: Hierarchy) -> bool:
-    """Whether a hierarchy has never heard of a label."""
-    return hierarchy.explain_label(label) is None and hierarchy._find(label) is None
-
-
-def unknown_labels(skipped: dict[str, Found], path: Location) -> LabelError:
-    """Return the error of the first unknown label, with how many there are and the remedy."""
-    first = next(iter(skipped.values()))
-    many = ""
-    if len(skipped) > 1:
-        total = sum(one.occurrences for one in skipped.values())
-        more = plural(len(skipped) - 1, "more unknown label")
-        many = f"; {more}, {total:,} occurrences in all"
-    end = "" if first.reason.endswith("?") and not many else ";"
-    return LabelError(
-        f"{place(path, first.line)}: {first.reason}{many}{end} correct "
-        f"{'it' if len(skipped) == 1 else 'them'}, or pass {arg('unknown', 'skip')}"
+        f"{note}; {plural(len(lost), 'row')} of them {'has' if len(lost) == 1 else 'have'} none "
+        f"above, so any class is wrong there: {quoted(names, most=3)}"
     )
