@@ -38,7 +38,7 @@ class Trap:
 
 def test_objects_are_never_unpickled(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[Trap(), 1.0]], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="holds Python objects, which are never unpickled"):
+    with pytest.raises(DataError, match="Python objects"):
         read_matrix(tmp_path / "x.npy")
 
 

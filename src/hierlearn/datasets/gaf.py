@@ -10,12 +10,14 @@ A line annotates a gene with a term, with the evidence for it. What is left out 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from hierlearn.errors import DataError, place, plural, unknown_name
 from hierlearn.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Key = Literal["id", "symbol"]
 NO_DATA = "ND"
@@ -38,7 +40,7 @@ FEWEST = 15  # columns; 2.x has two more
 VERSION = "!gaf-version:"
 
 
-class GeneAnnotations(Mapping[str, tuple[str, ...]]):
+class GeneAnnotations(dict[str, tuple[str, ...]]):
     """The terms of each gene, without repeats, in the order of the file.
 
     Attributes:
@@ -55,19 +57,8 @@ class GeneAnnotations(Mapping[str, tuple[str, ...]]):
         lines: int = 0,
         left_out: Mapping[str, int] | None = None,
     ) -> None:
-        self._terms = {gene: tuple(dict.fromkeys(some)) for gene, some in terms.items()}
-        self.path = Path(path)
-        self.lines = lines
-        self.left_out = dict(left_out or {})
-
-    def __getitem__(self, gene: str) -> tuple[str, ...]:
-        return self._terms[gene]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._terms)
-
-    def __len__(self) -> int:
-        return len(self._terms)
+        super().__init__({gene: tuple(dict.fromkeys(some)) for gene, some in terms.items()})
+        self.path, self.lines, self.left_out = Path(path), lines, dict(left_out or {})
 
     def summary(self) -> str:
         """Return in one line what was read and what was left out."""
@@ -99,12 +90,26 @@ def read_gaf(
         DataError: naming the file and the line of what is wrong.
     """
     path = Path(path)
-    codes, kept = checked_codes(evidence), checked_aspects(aspects)
+    letters = {name: letter for letter, name in ASPECTS.items()} | {one: one for one in ASPECTS}
+    for name, given in (("evidence", evidence), ("aspects", aspects)):
+        if isinstance(given, str) or given == []:
+            such = "codes such as ['IDA', 'IMP']" if name == "evidence" else "such as ['P', 'F']"
+            raise DataError(f"{name} is a list {'of ' * (name == 'evidence')}{such}, not {given!r}")
+    for one in aspects or ():
+        if one not in letters:
+            raise DataError(unknown_name("aspect", one, letters))
+    known = {**{one: (one,) for one in CODES}, "EXPERIMENTAL": EXPERIMENTAL}
+    for one in evidence or ():
+        if one.upper() not in known:
+            raise DataError(unknown_name("evidence code", one, ("experimental", *CODES)))
+    codes = {code for one in evidence or () for code in known[one.upper()]}
+    codes = codes or {*CODES} - {NO_DATA}
+    kept = {letters[one] for one in aspects or ASPECTS}
     if key not in get_args(Key):
         raise DataError(unknown_name("key", str(key), get_args(Key)))
+    gene = ID if key == "id" else SYMBOL
     terms: dict[str, list[str]] = {}
     left_out: Counter[str] = Counter({"NOT": 0, "evidence": 0, "aspect": 0})
-    lines = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.startswith("!"):
             check_version(path, number, line)
@@ -112,23 +117,29 @@ def read_gaf(
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("\t")]
-        check_cells(path, number, cells, key)
+        if len(cells) < FEWEST:
+            raise DataError(
+                f"{place(path, number)}: {plural(len(cells), 'column')}, but a GAF file has 17, "
+                f"separated by tabs"
+            )
+        for what, column in (("gene", gene), ("term", TERM), ("evidence code", EVIDENCE)):
+            if not cells[column]:
+                raise DataError(f"{place(path, number)}: column {column + 1}, the {what}, is empty")
         if "NOT" in cells[QUALIFIER].upper().split("|"):
             left_out["NOT"] += 1
         elif cells[EVIDENCE].upper() not in codes:
             left_out["evidence"] += 1
-        elif kept is not None and cells[ASPECT].upper() not in kept:
+        elif aspects and cells[ASPECT].upper() not in kept:
             left_out["aspect"] += 1
         else:
-            lines += 1
-            terms.setdefault(cells[ID if key == "id" else SYMBOL], []).append(cells[TERM])
+            terms.setdefault(cells[gene], []).append(cells[TERM])
     if not terms:
         gone = ", ".join(f"{count:,} by {name}" for name, count in left_out.items() if count)
         raise DataError(
             f"{path} has no annotation that is kept ({gone or 'it has none at all'}); "
             f"choose other evidence or aspects"
         )
-    return GeneAnnotations(terms, path, lines=lines, left_out=left_out)
+    return GeneAnnotations(terms, path, lines=sum(map(len, terms.values())), left_out=left_out)
 
 
 def check_version(path: Path, number: int, line: str) -> None:
@@ -136,50 +147,8 @@ def check_version(path: Path, number: int, line: str) -> None:
     lower = line.lower().replace(" ", "")
     if lower.startswith(("!gpa-version:", "!gpad-version:", "!gpi-version:")):
         raise DataError(f"{place(path, number)}: this is a {lower[1:4].upper()} file, not GAF")
-    if lower.startswith(VERSION) and not lower[len(VERSION) :].startswith(("1", "2")):
+    version = lower.removeprefix(VERSION)
+    if version != lower and not version.startswith(("1", "2")):
         raise DataError(
-            f"{place(path, number)}: GAF version {lower[len(VERSION) :]} is not known; "
-            f"1.0 to 2.2 are"
+            f"{place(path, number)}: GAF version {version} is not known; 1.0 to 2.2 are"
         )
-
-
-def check_cells(path: Path, number: int, cells: Sequence[str], key: Key) -> None:
-    """Raise on a line that is no annotation."""
-    if len(cells) < FEWEST:
-        raise DataError(
-            f"{place(path, number)}: {plural(len(cells), 'column')}, but a GAF file has 17, "
-            f"separated by tabs"
-        )
-    names = {"gene": ID if key == "id" else SYMBOL, "term": TERM, "evidence code": EVIDENCE}
-    for what, column in names.items():
-        if not cells[column]:
-            raise DataError(f"{place(path, number)}: column {column + 1}, the {what}, is empty")
-
-
-def checked_codes(evidence: Sequence[str] | None) -> set[str]:
-    if evidence is None:
-        return set(CODES) - {NO_DATA}
-    if isinstance(evidence, str) or not evidence:
-        raise DataError(f"evidence is a list of codes such as ['IDA', 'IMP'], not {evidence!r}")
-    found: set[str] = set()
-    for one in evidence:
-        if one.lower() == "experimental":
-            found.update(EXPERIMENTAL)
-        elif one.upper() in CODES:
-            found.add(one.upper())
-        else:
-            raise DataError(unknown_name("evidence code", one, ("experimental", *CODES)))
-    return found
-
-
-def checked_aspects(aspects: Sequence[str] | None) -> set[str] | None:
-    """Return the letters of the aspects to keep; None for all."""
-    if aspects is None:
-        return None
-    if isinstance(aspects, str) or not aspects:
-        raise DataError(f"aspects is a list such as ['P', 'F'], not {aspects!r}")
-    letters = {name: letter for letter, name in ASPECTS.items()} | {one: one for one in ASPECTS}
-    for one in aspects:
-        if one not in letters:
-            raise DataError(unknown_name("aspect", one, letters))
-    return {letters[one] for one in aspects}

@@ -83,41 +83,29 @@ class DatasetEntry:
 
     def __call__(self, **options: Any) -> Dataset:
         """Load the dataset; refuse unknown options, and values of the wrong type."""
-        for name, value in options.items():
-            kind = self._kind(name)
-            if kind in KINDS and not is_of(kind, value):
-                raise self._type_error(name, kind, value)
-        return self.load(**options)
+        return self.load(**{name: self._checked(name, value) for name, value in options.items()})
 
     def parse(self, name: str, text: str) -> Any:
         """Return the value that a text gives to an option, checked against its type."""
-        kind = self._kind(name)
-        if kind not in KINDS:  # a default such as None says nothing about the type
-            return parse_value(text)
-        value = text if kind is str else parse_value(text)
-        if not text or not is_of(kind, value):
-            raise self._type_error(name, kind, text)
-        return kind(value)
+        is_text = isinstance(self.options.get(name), str)
+        return self._checked(name, text if is_text else parse_value(text), text)
 
-    def _kind(self, name: str) -> type:
+    def _checked(self, name: str, value: Any, given: Any = None) -> Any:
         if name not in self.options:
             raise DataError(
                 f"dataset {self.name!r} has no option {name!r}; it takes {', '.join(self.options)}"
             )
-        return type(self.options[name])
-
-    def _type_error(self, name: str, kind: type, value: object) -> DataError:
-        return DataError(
-            f"option {name} of dataset {self.name!r} must be {KINDS[kind]}, not {value!r}"
-        )
-
-
-def is_of(kind: type, value: object) -> bool:
-    """Whether a value has the type of an option; an integer is a number, a boolean is not."""
-    if kind is int or kind is float:
-        wide = Integral if kind is int else Real
-        return type(value) is not bool and isinstance(value, wide) and math.isfinite(value)
-    return isinstance(value, kind)
+        kind: Any = type(self.options[name])  # a default such as None says nothing about the type
+        wide = {int: Integral, float: Real}.get(kind, kind)
+        fits = isinstance(value, wide) and (kind is bool or type(value) is not bool)
+        if kind in (int, float):
+            fits = fits and math.isfinite(value)
+        if kind in KINDS and (not fits or given == ""):
+            raise DataError(
+                f"option {name} of dataset {self.name!r} must be {KINDS[kind]}, not "
+                f"{(value if given is None else given)!r}"
+            )
+        return kind(value) if kind in KINDS and given is not None else value
 
 
 def as_dataset(name: str, value: Any) -> DatasetEntry | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,28 +167,12 @@ def read_matrix(path: Path | str) -> NDArray[np.float32]:
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """Return the array of an .npy file of floats."""
-    with open_regular(path) as file, guarded(path, "is no .npy file", DataError, AGAIN):
-        version = np.lib.format.read_magic(file)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read is None:
-            raise DataError(f"{path} has version {version} of .npy files; save it by np.save")
-        shape, by_column, dtype = read(file, max_header_size=NPY_HEADER)
-        if dtype.hasobject:
-            raise DataError(
-                f"{path} holds Python objects, which are never unpickled; save an array of floats"
-            )
-        if dtype.kind != "f":
-            raise DataError(f"{path} holds {dtype}, but vectors are floats; {AGAIN}")
-        size = math.prod(shape) * dtype.itemsize
-        there = os.fstat(file.fileno()).st_size - file.tell()
-        if size != there:
-            raise DataError(f"{path} holds {there:,} bytes of values, but {shape} needs {size:,}")
-        values = np.frombuffer(file.read(size), dtype=dtype)
-        return values.reshape(shape, order="F" if by_column else "C")
+    """Return the array of an .npy file of floats; what the header claims is there, or it raises."""
+    with guarded(check_regular(path), "is no .npy file", DataError, AGAIN):
+        found: NDArray[Any] = np.load(path, mmap_mode="r", max_header_size=NPY_HEADER)
+        if found.dtype.kind != "f":
+            raise DataError(f"{path} holds {found.dtype}, but vectors are floats; {AGAIN}")
+        return np.array(found)
 
 
 def read_safetensors(path: Path) -> NDArray[Any]:
