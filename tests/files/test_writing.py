@@ -5,7 +5,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -144,10 +143,13 @@ def test_what_a_dead_process_left_goes_and_nothing_else(tmp_path):
     kept = [".hidden.part", ".hierlearn-notes.part", "a.part", stray_name("part") + "x"]
     for name in kept:
         (tmp_path / name).write_text("mine")
-    alive = hidden_name("part")  # of this process
-    (tmp_path / alive).write_text("half")
-    write(tmp_path / "a.txt")
-    assert names(tmp_path) == sorted([*kept, alive, "a.txt"])
+    with atomic_write(tmp_path / "b.txt"), new_folder(tmp_path) as alive:
+        (tmp_path / stray_name("part")).write_text("half")
+        write(tmp_path / "a.txt")
+        left = [name for name in names(tmp_path) if name not in kept]
+        assert len(left) == 3
+        assert {"a.txt", alive.name} < {*left}
+    assert names(tmp_path) == sorted([*kept, "a.txt", "b.txt"])
 
 
 def test_a_link_or_a_folder_by_the_name_of_a_file_stays(tmp_path):
@@ -158,23 +160,6 @@ def test_a_link_or_a_folder_by_the_name_of_a_file_stays(tmp_path):
     write(tmp_path / "a.txt")
     assert names(tmp_path) == sorted(["a.txt", "mine", stray_name("new"), stray_name("part")])
     assert names(tmp_path / "mine") == ["a"]
-
-
-def test_another_machine_may_still_be_writing(tmp_path):
-    young, old = (tmp_path / stray_name("part", pid, where="0" * 8) for pid in (1, 2))
-    for path in (young, old):
-        path.write_text("half")
-    long_ago = time.time() - 2 * writing.UNTOUCHED
-    os.utime(old, (long_ago, long_ago))
-    write(tmp_path / "a.txt")
-    assert names(tmp_path) == sorted(["a.txt", young.name])
-
-
-def test_a_number_that_another_process_got_is_not_taken_for_the_owner(tmp_path):
-    pid = os.getpid()
-    (tmp_path / stray_name("part", pid, writing.start_of(pid) + 1)).write_text("half")
-    write(tmp_path / "a.txt")
-    assert names(tmp_path) == ["a.txt"]
 
 
 def test_a_process_that_was_really_killed(tmp_path):

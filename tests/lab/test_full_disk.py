@@ -19,12 +19,12 @@ def full_after(monkeypatch, writes):
     """Let the disk be full after some files."""
     count, real = 0, writing.create
 
-    def create(path, mode):
+    def create(path):
         nonlocal count
         count += 1
         if count > writes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(path, mode)
+        return real(path)
 
     monkeypatch.setattr(writing, "create", create)
 

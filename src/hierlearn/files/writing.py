@@ -1,28 +1,25 @@
 """Writing: every file is written here, complete or not at all.
 
 A file is written beside its path under a hidden name that nobody can guess, flushed to disk and
-renamed, so a process that is killed or a full disk leaves what was there. The hidden name tells
-which process writes it: what a killed process left behind is recognized and removed by the next
-write into the folder. Whether a path may be written at all is decided in ``outputs``.
+renamed, so a process that is killed or a full disk leaves what was there. The hidden file is locked
+(``flock``) while it is written: one that nobody holds was left behind by a killed process, and is
+removed by the next write into the folder.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import secrets
 import shutil
 import signal
 import stat
-import sys
 import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,9 +37,7 @@ if TYPE_CHECKING:
 
 
 HIDDEN = ".hierlearn-"
-# Machine, process number, when the process started, chance; a file or a folder.
-STRAY = re.compile(r"\.hierlearn-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{16}\.(part|new)")
-UNTOUCHED = 24 * 3600  # seconds after which a file of another machine is taken for left behind
+STRAY = re.compile(r"\.hierlearn-[0-9a-f]{16}\.(part|new)")  # a file or a folder
 LONGEST = 80  # letters of a name in a message
 EXCLUSIVE = (
     os.O_WRONLY
@@ -81,7 +76,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_strays(path.parent)
-        with create(temporary, mode) as file:
+        with os.fdopen(create(temporary), mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             flush(file)
         rename(temporary, path)
@@ -123,19 +118,35 @@ def new_folder(parent: Path) -> Iterator[Path]:
     remove_strays(parent)
     folder = parent / hidden_name("new")
     folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY) if HAS_LOCKS else None
     try:
+        if handle is not None:
+            hold(handle)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
 
 
 # ---------------------------------------- single steps
 
 
-def create(path: Path, mode: str) -> IO[Any]:
-    """Create a file that does not exist, with the permissions that the umask says."""
-    handle = os.open(path, EXCLUSIVE, 0o666)
-    return os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8")
+def create(path: Path) -> int:
+    """Create a file that does not exist, with the permissions that the umask says, and hold it."""
+    while True:
+        handle = os.open(path, EXCLUSIVE, 0o666)
+        hold(handle)
+        if os.fstat(handle).st_nlink:  # nobody took it for left behind before it was held
+            return handle
+        os.close(handle)
+
+
+def hold(handle: int) -> None:
+    """Lock what is being written, where the system can."""
+    if HAS_LOCKS:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def flush(file: IO[Any]) -> None:
@@ -175,77 +186,36 @@ def sync_folder(folder: Path) -> None:
 
 
 def hidden_name(ending: str) -> str:
-    """Return a name that tells its process and that nobody can guess."""
-    pid = os.getpid()
-    return f"{HIDDEN}{machine()}-{pid}-{start_of(pid) or 0}-{secrets.token_hex(8)}.{ending}"
+    """Return a name that nobody can guess."""
+    return f"{HIDDEN}{secrets.token_hex(8)}.{ending}"
 
 
 def remove_strays(folder: Path) -> None:
-    """Remove what processes of hierlearn that have ended left in a folder, and nothing else."""
+    """Remove what killed processes of hierlearn left in a folder, and nothing else."""
     for entry in strays(folder):
         with suppress(OSError):
-            if stat.S_ISDIR(entry.lstat().st_mode):
+            if entry.suffix == ".new":
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink()
 
 
 def strays(folder: Path) -> list[Path]:
-    """Return what processes of hierlearn that have ended left in a folder."""
+    """Return what killed processes of hierlearn left in a folder: what is ours, and not held."""
     found = []
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            named = STRAY.fullmatch(entry.name) if entry.name.startswith(HIDDEN) else None
-            if named is not None and is_left(Path(entry.path), named):
-                found.append(Path(entry.path))
+    for path in folder.glob(f"{HIDDEN}*") if HAS_LOCKS else ():
+        right = stat.S_ISDIR if path.suffix == ".new" else stat.S_ISREG
+        if STRAY.fullmatch(path.name):
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    held = os.fstat(handle)
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if right(held.st_mode) and held.st_uid == os.geteuid():
+                        found.append(path)
+                finally:
+                    os.close(handle)
     return found
-
-
-def is_left(path: Path, named: re.Match[str]) -> bool:
-    """Whether a hidden file or folder is ours, and its process has ended."""
-    try:
-        held = path.lstat()
-    except OSError:
-        return False
-    right = stat.S_ISREG if named[4] == "part" else stat.S_ISDIR
-    if not right(held.st_mode) or held.st_uid != os.geteuid():
-        return False
-    if named[1] != machine():
-        return time.time() - held.st_mtime > UNTOUCHED
-    return not is_running(int(named[2]), int(named[3]))
-
-
-def is_running(pid: int, start: int) -> bool:
-    """Whether the process that had this number at its start is still there."""
-    if start:
-        return start_of(pid) == start
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def start_of(pid: int) -> int | None:
-    """Return when a process started, in ticks of the system; None if that is not known."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
-@lru_cache(maxsize=1)
-def machine() -> str:
-    """Return a name of this machine since it was started, within which process numbers count."""
-    known = [os.uname().nodename if hasattr(os, "uname") else sys.platform]
-    with suppress(OSError):
-        known.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    with suppress(OSError):
-        known.append(str(Path("/proc/self/ns/pid").readlink()))
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
 
 
 def is_empty(folder: Path) -> bool:
@@ -470,42 +440,30 @@ def locked(folder: Path, seconds: float = WAIT) -> Iterator[None]:
     end = time.monotonic() + seconds
     if not own.lock.acquire(timeout=seconds):
         raise busy(folder, seconds)
+    own.depth += 1
     try:
-        if own.depth == 0:
-            own.handle = take(folder, end, seconds)
-        own.depth += 1
-        try:
-            yield
-        finally:
-            own.depth -= 1
-            if own.depth == 0 and own.handle is not None:
-                fcntl.flock(own.handle, fcntl.LOCK_UN)  # children may hold copies of the handle
-                os.close(own.handle)
-                own.handle = None
+        if own.depth == 1 and HAS_LOCKS:
+            with suppress(OSError):
+                own.handle = os.open(folder, os.O_RDONLY)
+        while own.depth == 1 and own.handle is not None:
+            try:
+                fcntl.flock(own.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise busy(folder, seconds) from None
+                time.sleep(PAUSE)
+            except OSError:  # a file system without locks
+                break
+        yield
     finally:
+        own.depth -= 1
+        if own.depth == 0 and own.handle is not None:  # blocks need not end in the order of entry
+            with suppress(OSError):
+                fcntl.flock(own.handle, fcntl.LOCK_UN)  # children may hold copies of the handle
+            os.close(own.handle)
+            own.handle = None
         own.lock.release()
-
-
-def take(folder: Path, end: float, seconds: float) -> int | None:
-    """Lock a folder, and return its handle; None where that is not possible."""
-    if not HAS_LOCKS:
-        return None
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                os.close(handle)
-                raise busy(folder, seconds) from None
-            time.sleep(PAUSE)
-        except OSError:  # a file system without locks
-            os.close(handle)
-            return None
 
 
 def busy(folder: Path, seconds: float) -> BusyError:
