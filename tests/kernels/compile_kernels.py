@@ -13,7 +13,7 @@ from triton.compiler import compile as compile_kernel
 
 from hierlearn import Hierarchy
 from hierlearn.hierarchy import LabelSpace
-from hierlearn.kernels.hcl_plan import BaseOptions, KernelSpec, SelectionOptions
+from hierlearn.kernels.hcl_plan import KernelSpec, SelectionOptions
 from hierlearn.kernels.tree import LinkPlan, MCPlan
 from hierlearn.kernels.tree_plan import TreePlan
 
@@ -72,7 +72,7 @@ def main():
         (torch.float32, None, True, False),
         (torch.float32, y, False, True),
     ):
-        spec = KernelSpec((len(x[0]),), BaseOptions(), True, selection, layout, softmax, bound)
+        spec = KernelSpec((len(x[0]),), 1.0, True, selection, layout, softmax, bound)
         batch = x.to(dtype)
         compile_plan(TreePlan(spec, batch, y, mask), x=batch, out=batch, **tensors)
     pair = dict.fromkeys(("x", "log_p", "log_not_p", "grad_p", "grad_not_p", "out"), x)

@@ -87,7 +87,7 @@ class KernelLoss:
 
     def __init__(self, *, selects, differentiable=plain_loss):
         selection = kernels.SelectionOptions(0.25, False, False) if selects else None
-        spec = kernels.KernelSpec(SIZES, kernels.BaseOptions(), mean=True, selection=selection)
+        spec = kernels.KernelSpec(SIZES, 1.0, mean=True, selection=selection)
         self.kernels, self.selects = kernels.Kernels(spec), selects
         self.differentiable = differentiable
         self.weights = torch.linspace(0.3, 1, sum(SIZES), device=DEVICE)

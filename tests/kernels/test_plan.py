@@ -35,7 +35,7 @@ def test_arrays_in_one_block_are_aligned_and_do_not_overlap():
 
 
 def kernels_of_two_levels():
-    spec = kernels.KernelSpec((2, 3), kernels.BaseOptions(), mean=True, selection=None)
+    spec = kernels.KernelSpec((2, 3), 1.0, mean=True, selection=None)
     return kernels.Kernels(spec)
 
 

@@ -15,7 +15,7 @@ def select(sums, errors, *, floor=0.0, threshold=None):
     """Return what the kernels select for these class sums and errors, and the loss."""
     count = len(sums)
     selection = kernels.SelectionOptions(floor, False, threshold is not None)
-    spec = kernels.KernelSpec((count,), kernels.BaseOptions(), mean=False, selection=selection)
+    spec = kernels.KernelSpec((count,), 1.0, mean=False, selection=selection)
     x = torch.zeros(1, count, device=DEVICE)
     plan = kernels.LaunchPlan(spec, x, x.byte(), None)
     block = torch.zeros(plan.memory.size, dtype=torch.uint8, device=DEVICE)

@@ -190,7 +190,6 @@ def test_what_the_kernels_do_not_take():
     logits = torch.zeros(2, len(dag), device=DEVICE)
     for space, key in (
         (LabelSpace(dag), ("hcl of bce", "softmax", "ancestors")),
-        (LabelSpace(UNEVEN), ("hcl of focal", "softmax", "ancestors")),
         (LabelSpace(UNEVEN), ("hcl of bce", "softmax", "levels")),
     ):
         assert choose.gpu_kernels(key, logits, space) is None

@@ -73,8 +73,6 @@ TABLE: dict[Key, Kernels] = {
     ("hcl of bce", "sigmoid", "ancestors"): Kernels("hcl", FLOATS),
     ("hcl of bce", "softmax", "ancestors"): Kernels("hcl", FLOATS),
     ("hcl of bce", "softmax", None): Kernels("hcl", FLOATS),
-    ("hcl of focal", "sigmoid", "levels"): Kernels("", FLOATS, tree=False),
-    ("hcl of focal", "sigmoid", None): Kernels("", FLOATS, tree=False),
 }
 _allowed: ContextVar[bool] = ContextVar("allowed", default=True)
 

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """Single entries in Triton: as the kernels of HCL read them, and the kernel of dropout.
 
-With y in {0, 1} and z = (1 - 2y) x, the value v that the constraint compares is z for bce, whose
-loss softplus(z) grows with z, and the loss itself for focal. Functions that are FAST use single
+With y in {0, 1} and z = (1 - 2y) x, the loss softplus(z) grows with z, which the constraint
+compares. Functions that are FAST use single
 instructions of NVIDIA GPUs; the plain forms are for everything else.
 """
 
@@ -181,27 +181,6 @@ def load_tile(
         known = (tl.load(m_ptr) if EVEN else tl.load(m_ptr, mask=known, other=0)) != 0
         z = tl.where(known, z, MINUS_INF)
     return z, sign, known
-
-
-@triton.jit
-def focal_parts(z, sign, positive, negative, gamma, FAST: tl.constexpr):
-    """Return softplus(z) and alpha_t sigmoid(z)^gamma; their product is the focal loss."""
-    tail = log1p(exp_minus(tl.abs(z), FAST))
-    soft = tl.maximum(z, 0.0) + tail
-    log_slope = tl.maximum(tl.minimum(z, 0.0) - tail, LOWEST)  # log sigmoid(z), but finite
-    return soft, tl.where(sign < 0, positive, negative) * exp(gamma * log_slope, FAST)
-
-
-@triton.jit
-def compared_value(
-    z, sign, known, positive, negative, gamma, FOCAL: tl.constexpr, FAST: tl.constexpr
-):  # fmt: skip
-    """Return v: what the constraint compares."""
-    v = z
-    if FOCAL:
-        soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
-        v = tl.where(known, soft * rate, MINUS_INF)
-    return v
 
 
 GAMMA = tl.constexpr(-0x61C8864680B583EB)

@@ -16,7 +16,6 @@ import torch
 
 from hierlearn.kernels.autograd import with_gradients
 from hierlearn.kernels.hcl_plan import (
-    BaseOptions,
     KernelSpec,
     LaunchPlan,
     SelectionOptions,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGITS",
-    "BaseOptions",
     "KernelSpec",
     "Kernels",
     "LaunchPlan",

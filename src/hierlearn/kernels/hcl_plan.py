@@ -34,25 +34,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BaseOptions:
-    """The elementwise loss: bce times a scale, or focal.
-
-    Attributes:
-        scale: multiplies bce.
-        focal: whether the loss is focal.
-        positive: the weight of entries whose target is 1, for focal.
-        negative: the weight of entries whose target is 0, for focal.
-        gamma: the exponent of focal.
-    """
-
-    scale: float = 1.0
-    focal: bool = False
-    positive: float = 1.0
-    negative: float = 1.0
-    gamma: float = 0.0
-
-
-@dataclass(frozen=True)
 class SelectionOptions:
     """How the kernels select classes.
 
@@ -73,7 +54,7 @@ class KernelSpec:
 
     Attributes:
         sizes: the number of classes of each level; one level where there is no constraint.
-        base: the elementwise loss.
+        scale: the factor on bce.
         mean: whether the loss is divided by the number of known entries.
         selection: how the kernels select, or None where the caller supplies weights.
         tree: the tree, for the softmax link and scope "ancestors".
@@ -82,7 +63,7 @@ class KernelSpec:
     """
 
     sizes: tuple[int, ...]
-    base: BaseOptions
+    scale: float
     mean: bool
     selection: SelectionOptions | None
     tree: TreeLayout | None = None
@@ -154,7 +135,7 @@ class LaunchPlan(Plan):
         # The gradient is scaled by the upstream gradient later, for which float16 is too narrow.
         self.is_small = x.dtype == FLOAT and x.numel() <= SMALL_ENTRIES
         self.one = scalar_one(self.device)
-        self.flags = {"MASKED": m is not None, "FOCAL": spec.base.focal, "FAST": fast}
+        self.flags = {"MASKED": m is not None, "FAST": fast}
         self.bounds = level_bounds(spec.sizes, self.device)
         above = (len(spec.sizes) - 1) * self.rows
         self.sweeps = self.plan_sweeps(x, y, known)
@@ -169,7 +150,6 @@ class LaunchPlan(Plan):
             counts=(INT, 2 * self.programs),
             peaks=(FLOAT, above),
             places=(INT, above),
-            worst=(FLOAT, above if spec.base.focal else 0),
             amounts=(DOUBLE, searched),
             numbers=(INT, searched),
             totals=(DOUBLE, self.chunks),
@@ -252,9 +232,8 @@ class LaunchPlan(Plan):
         **constants: Any,
     ) -> Launch:
         """Return the launch of a kernel that reads the batch in tiles."""
-        base = self.spec.base
         # Only full tiles: loads need no bounds check.
-        even = self.classes >= tiling.columns and self.rows % tiling.rows == 0 and not base.focal
+        even = self.classes >= tiling.columns and self.rows % tiling.rows == 0
         constants = {
             **self.flags,
             "R": tiling.rows,
@@ -265,7 +244,6 @@ class LaunchPlan(Plan):
             **constants,
         }
         numbers = (self.rows, self.classes, *numbers, *self.strides)
-        numbers += (base.positive, base.negative, base.gamma)
         options = {"num_warps": tiling.warps}
         if self.flags["FAST"] and tiling.registers < 255:
             options["maxnreg"] = tiling.registers
@@ -296,13 +274,13 @@ class LaunchPlan(Plan):
         self.parts = ceil_div(self.rows, height)
         self.programs = self.parts * len(self.tiles)
         grid = (len(self.tiles), self.parts)
-        names = "tiles peaks worst partials counts"
+        names = "tiles peaks partials counts"
         launches = [self.tiled(kernels.sum_classes, grid, names, (height,), tiling)]
         if len(sizes) > 1:
             wide = "wide peaks" if max(sizes[:-1]) > 4096 else "peaks"
             tiling = self.tiling(wide, x, y, known)
             grid = (ceil_div(self.rows, tiling.rows), 1)
-            names = "peaks places worst"
+            names = "peaks places"
             launches.insert(0, self.tiled(kernels.find_peaks, grid, names, (len(sizes),), tiling))
         return launches
 
@@ -317,14 +295,14 @@ class LaunchPlan(Plan):
             name = "wide gradient"
         tiling = self.tiling(name, x, y, known)
         names = "peaks places weights stats upstream out"
-        numbers = (len(self.spec.sizes), self.spec.base.scale)
+        numbers = (len(self.spec.sizes), self.spec.scale)
         return [self.tiled(kernel, (ceil_div(self.rows, tiling.rows),), names, numbers, tiling)]
 
     def plan_select_and_sweep_up(self, x: Tensor, y: Tensor, known: Tensor) -> Launch:
         """Plan the selection and the sweep up as one launch, for few classes."""
         from hierlearn.kernels import hcl_triton as kernels
 
-        selection, base = self.spec.selection, self.spec.base
+        selection = self.spec.selection
         assert selection is not None
         tiling = self.tiling("few step", x, y, known)
         programs = STEP_PROGRAMS * multiprocessors(self.device)
@@ -332,7 +310,7 @@ class LaunchPlan(Plan):
         names = "peaks places out partials counts threshold sums selected weights stats loss"
         entries = float(self.rows * self.classes)
         numbers: tuple[float, ...] = (len(self.spec.sizes), height, self.parts, float(self.rows))
-        numbers += (base.scale, selection.floor, entries)
+        numbers += (self.spec.scale, selection.floor, entries)
         kind = {"BY_ROWS": selection.by_rows, "FIXED": selection.fixed}
         more = {"MEAN": self.spec.mean, **kind, "BG": min(32, next_power_of_2(self.parts))}
         grid = (ceil_div(self.rows, height),)
@@ -345,7 +323,7 @@ class LaunchPlan(Plan):
         from hierlearn.kernels.hcl_triton import reduce_sums
 
         size = (self.parts, self.programs, self.classes)
-        numbers = (*size, self.spec.base.scale, float(self.rows * self.classes))
+        numbers = (*size, self.spec.scale, float(self.rows * self.classes))
         shape = {"BG": min(64, next_power_of_2(self.parts)), "BC": 64}
         constants = {"MASKED": self.flags["MASKED"], "MEAN": self.spec.mean, **shape}
         names = "partials counts sums stats"
@@ -364,7 +342,7 @@ class LaunchPlan(Plan):
             size: tuple[float, ...] = (self.parts, self.programs, self.classes, rows)
             entries = float(self.rows * self.classes)
             numbers: tuple[float, ...]
-            numbers = (*size, self.spec.base.scale, selection.floor, entries)
+            numbers = (*size, self.spec.scale, selection.floor, entries)
             flags = {"MASKED": self.flags["MASKED"], "MEAN": self.spec.mean}
             shape = {"BG": min(32, next_power_of_2(self.parts)), "BC": columns}
             constants = {**flags, **kind, **shape}

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
 """The Triton kernels of HCL by levels, and of the curriculum; ``hcl`` launches them.
 
-The sweep down carries the running maximum of v (``entries_triton``) and its argmax from level to
+The sweep down carries the running maximum of z (``entries_triton``) and its argmax from level to
 level: peak and place. Given those, the tiles of a batch are independent of each other and class
 sums stay in registers. The sweep up carries the weight of the entries whose loss is the running
 maximum, which belongs to the argmax.
@@ -25,9 +25,7 @@ from hierlearn.kernels.entries_triton import (
     LOWEST,
     MINUS_INF,
     column_pointers,
-    compared_value,
     exp_minus,
-    focal_parts,
     inverse,
     is_wrong,
     load_tile,
@@ -40,27 +38,25 @@ from hierlearn.kernels.entries_triton import (
 
 @triton.jit
 def find_peaks(
-    logits, targets, mask, bounds, peaks, places, worst,
-    N, C, L, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    logits, targets, mask, bounds, peaks, places,
+    N, C, L, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
     """Sweep all levels but the deepest, R rows per program.
 
-    Writes, (L - 1, N) each, the running maximum of v after each level, the first class that attains
-    it, and for focal the running maximum of z, which says whether an error binds.
+    Writes, (L - 1, N) each, the running maximum of z after each level, and the first class that
+    attains it.
     """
     rows = tl.program_id(0) * R + tl.arange(0, R)
     here = rows < N
     peak = tl.full([R], MINUS_INF, tl.float32)
-    worst_z = tl.full([R], MINUS_INF, tl.float32)
     place = tl.zeros([R], tl.int32)
     for level in range(L - 1):
         begin = tl.load(bounds + level)
         end = tl.load(bounds + level + 1)
         best = tl.full([R, B], MINUS_INF, tl.float32)
-        best_z = tl.full([R, B], MINUS_INF, tl.float32)
         which = tl.zeros([R, B], tl.int32)
         for tile in tl.range(begin // B, tl.cdiv(end, B), num_stages=STAGES):
             cols = tile_columns(tile, C, B, EVEN)
@@ -68,13 +64,12 @@ def find_peaks(
             x_ptr = column_pointers(logits, rows, x_row, cols, VEC)
             y_ptr = column_pointers(targets, rows, y_row, cols, VEC)
             m_ptr = column_pointers(mask, rows, m_row, cols, VEC)
-            z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
-            v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
-            higher = inside & (v > best)
-            best = tl.where(higher, v, best)
+            z, _sign, _known = load_tile(
+                x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN
+            )
+            higher = inside & (z > best)
+            best = tl.where(higher, z, best)
             which = tl.where(higher, cols[None, :], which)
-            if FOCAL:
-                best_z = tl.maximum(best_z, tl.where(inside, z, MINUS_INF))
         top = tl.max(best, axis=1)
         first = tl.min(tl.where(best == top[:, None], which, C), axis=1)
         rose = top > peak
@@ -83,16 +78,10 @@ def find_peaks(
         at = level * N + rows
         tl.store(peaks + at, peak, mask=here)
         tl.store(places + at, place, mask=here)
-        if FOCAL:
-            worst_z = tl.maximum(worst_z, tl.max(best_z, axis=1))
-            tl.store(worst + at, worst_z, mask=here)
 
 
 @triton.jit
-def add_up(
-    v, z, known, limit, above,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
-):  # fmt: skip
+def add_up(z, known, limit, MASKED: tl.constexpr, FAST: tl.constexpr):
     """Return three (B,) sums over the rows of a tile.
 
     The losses under the constraint but for a logarithm, what that is of, and the errors. With b the
@@ -100,26 +89,20 @@ def add_up(
     of several rows are one logarithm of a product.
     """
     # A maximum that propagates NaN, so that a diverged network shows in the loss.
-    bound = tl.maximum(v, limit, propagate_nan=tl.PropagateNan.ALL)
-    if FOCAL:
-        losses = tl.sum(tl.where(known, bound, 0.0), axis=0)
-        grown = tl.zeros_like(losses)
-        wrong = (tl.maximum(z, above) >= 0) & known
-        errors = tl.sum(wrong.to(tl.float32), axis=0)
-    else:
-        if MASKED:
-            bound = tl.where(known, bound, LOWEST)
-        losses = 0.5 * tl.sum(bound + tl.abs(bound), axis=0)
-        grown = tl.reduce(exp_minus(tl.abs(bound), FAST), 0, product_minus_1)
-        errors = tl.sum(is_wrong(bound, FAST), axis=0)
+    bound = tl.maximum(z, limit, propagate_nan=tl.PropagateNan.ALL)
+    if MASKED:
+        bound = tl.where(known, bound, LOWEST)
+    losses = 0.5 * tl.sum(bound + tl.abs(bound), axis=0)
+    grown = tl.reduce(exp_minus(tl.abs(bound), FAST), 0, product_minus_1)
+    errors = tl.sum(is_wrong(bound, FAST), axis=0)
     return losses, grown, errors
 
 
 @triton.jit
 def sum_classes(
-    logits, targets, mask, bounds, tiles, peaks, worst, partials, counts,
-    N, C, height, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    logits, targets, mask, bounds, tiles, peaks, partials, counts,
+    N, C, height, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -146,17 +129,11 @@ def sum_classes(
             x_ptr = row_pointers(logits, row, x_row, cols, R, VEC)
             y_ptr = row_pointers(targets, row, y_row, cols, R, VEC)
             m_ptr = row_pointers(mask, row, m_row, cols, R, VEC)
-            z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
-            v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+            z, _sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, EVEN)
             at = (level - 1) * N + rows
             peak = tl.load(peaks + at, mask=here & (level > 0), other=LOWEST)
             peak = tl.maximum(peak, LOWEST)
-            above = peak
-            if FOCAL:
-                above = tl.load(worst + at, mask=here & (level > 0), other=MINUS_INF)
-            more, growth, wrong = add_up(
-                v, z, known, peak[:, None], above[:, None], MASKED, FOCAL, FAST
-            )
+            more, growth, wrong = add_up(z, known, peak[:, None], MASKED, FAST)
             losses += more
             grown = product_minus_1(grown, growth)
             errors += wrong
@@ -172,8 +149,8 @@ def sum_classes(
 @triton.jit
 def sweep_few(
     logits, targets, mask, bounds, peaks, places, partials, counts,
-    N, C, height, L, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    N, C, height, L, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
     EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
 ):  # fmt: skip
@@ -189,18 +166,15 @@ def sweep_few(
         x_ptr = row_pointers(logits, row, x_row, cols, R, VEC)
         y_ptr = row_pointers(targets, row, y_row, cols, R, VEC)
         m_ptr = row_pointers(mask, row, m_row, cols, R, VEC)
-        z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, False)
-        v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
+        z, _sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, False)
         peak = tl.full([R], MINUS_INF, tl.float32)
-        worst = tl.full([R], MINUS_INF, tl.float32)
         place = tl.zeros([R], tl.int32)
         limit = tl.full([R, B], LOWEST, tl.float32)  # the running maximum above each entry
-        above = tl.full([R, B], MINUS_INF, tl.float32)
         for level in range(L - 1):
             begin = tl.load(bounds + level)
             end = tl.load(bounds + level + 1)
             inside = ((cols >= begin) & (cols < end))[None, :]
-            own = tl.where(inside, v, MINUS_INF)
+            own = tl.where(inside, z, MINUS_INF)
             top = tl.max(own, axis=1)
             leader = tl.min(tl.where(own == top[:, None], cols[None, :], C), axis=1)
             rose = top > peak
@@ -211,10 +185,7 @@ def sweep_few(
             tl.store(places + at, place, mask=here)
             deeper = (cols >= end)[None, :]
             limit = tl.where(deeper, tl.maximum(peak, LOWEST)[:, None], limit)
-            if FOCAL:
-                worst = tl.maximum(worst, tl.max(tl.where(inside, z, MINUS_INF), axis=1))
-                above = tl.where(deeper, worst[:, None], above)
-        more, growth, wrong = add_up(v, z, known, limit, above, MASKED, FOCAL, FAST)
+        more, growth, wrong = add_up(z, known, limit, MASKED, FAST)
         losses += more + log1p(growth)
         errors += wrong
         if MASKED:
@@ -228,8 +199,8 @@ def sweep_few(
 @triton.jit
 def backward_tile(
     logits, targets, mask, weights, gradient, rows, here, begin, end, tile, peak, place, owed,
-    factor, bound, C, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, DEEPEST: tl.constexpr,
+    factor, bound, C, x_row, y_row, m_row,
+    MASKED: tl.constexpr, DEEPEST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, FAST: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of a tile; return the weight of its bound entries, added to ``bound``."""
@@ -246,16 +217,12 @@ def backward_tile(
     own = tl.broadcast_to(weight[None, :], [R, B])
     if MASKED:
         own = tl.where(known, own, 0.0)
-    v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
-    kept = tl.where(v < peak[:, None], 0.0, own)
+    kept = tl.where(z < peak[:, None], 0.0, own)
     bound += own - kept
     own = kept
     if not DEEPEST:
         own += tl.where(cols[None, :] == place[:, None], owed[:, None], 0.0)
     slope = inverse(1.0 + exp_minus(z, FAST), FAST)
-    if FOCAL:
-        soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
-        slope = rate * (gamma * (1.0 - slope) * tl.minimum(soft, -LOWEST) + slope)
     slope *= own * sign
     at = column_pointers(gradient, rows, C, cols, VEC)
     # Only a tile that lies inside its level may be stored without a check of every column.
@@ -272,8 +239,8 @@ def backward_tile(
 @triton.jit
 def sweep_up(
     logits, targets, mask, bounds, peaks, places, weights, stats, upstream, gradient,
-    N, C, L, scale, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    N, C, L, scale, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr, EVEN: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -289,8 +256,8 @@ def sweep_up(
     for tile in tl.range(begin // B, tl.cdiv(C, B), num_stages=STAGES):
         bound = backward_tile(
             logits, targets, mask, weights, gradient, rows, here, begin, C, tile, peak, place, owed,
-            factor, bound, C, x_row, y_row, m_row, positive, negative, gamma,
-            MASKED, FOCAL, True, R, B, VEC, FAST, EVEN,
+            factor, bound, C, x_row, y_row, m_row,
+            MASKED, True, R, B, VEC, FAST, EVEN,
         )  # fmt: skip
     owed = tl.sum(bound, axis=1)
     for above in range(1, L):
@@ -304,8 +271,8 @@ def sweep_up(
         for tile in tl.range(begin // B, tl.cdiv(end, B), num_stages=STAGES):
             bound = backward_tile(
                 logits, targets, mask, weights, gradient, rows, here, begin, end, tile, peak, place,
-                owed, factor, bound, C, x_row, y_row, m_row, positive, negative, gamma,
-                MASKED, FOCAL, False, R, B, VEC, FAST, EVEN,
+                owed, factor, bound, C, x_row, y_row, m_row,
+                MASKED, False, R, B, VEC, FAST, EVEN,
             )  # fmt: skip
         # An argmax in this level has received its weight; the rest goes further up.
         owed = tl.where(place >= begin, 0.0, owed) + tl.sum(bound, axis=1)
@@ -314,8 +281,8 @@ def sweep_up(
 @triton.jit
 def write_gradient_few(
     logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
-    N, C, L, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    N, C, L, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of rows whose classes fit one tile, given (B,) weights."""
@@ -325,7 +292,6 @@ def write_gradient_few(
     y_ptr = column_pointers(targets, rows, y_row, cols, VEC)
     m_ptr = column_pointers(mask, rows, m_row, cols, VEC)
     z, sign, known = load_tile(x_ptr, y_ptr, m_ptr, here, cols, C, MASKED, FAST, VEC, False)
-    v = compared_value(z, sign, known, positive, negative, gamma, FOCAL, FAST)
     owed = tl.zeros([R], tl.float32)
     due = tl.zeros([R, B], tl.float32)  # the weight that each entry receives
     for above in range(L):
@@ -337,14 +303,11 @@ def write_gradient_few(
         peak = tl.load(peaks + at - N, mask=here & (level > 0), other=MINUS_INF)
         inside = ((cols >= begin) & (cols < end))[None, :]
         own = tl.where(inside & known, weight[None, :], 0.0)
-        kept = tl.where(v < peak[:, None], 0.0, own)
+        kept = tl.where(z < peak[:, None], 0.0, own)
         paid = inside & (cols[None, :] == place[:, None])
         due += kept + tl.where(paid, owed[:, None], 0.0)
         owed = tl.where(place >= begin, 0.0, owed) + tl.sum(own - kept, axis=1)
     slope = inverse(1.0 + exp_minus(z, FAST), FAST)
-    if FOCAL:
-        soft, rate = focal_parts(z, sign, positive, negative, gamma, FAST)
-        slope = rate * (gamma * (1.0 - slope) * tl.minimum(soft, -LOWEST) + slope)
     at = column_pointers(gradient, rows, C, cols, VEC)
     tl.store(at, slope * due * sign, mask=here[:, None] & (cols // VEC < C // VEC)[None, :])
 
@@ -352,8 +315,8 @@ def write_gradient_few(
 @triton.jit
 def sweep_up_few(
     logits, targets, mask, bounds, peaks, places, weights, stats, upstream, gradient,
-    N, C, L, scale, x_row, y_row, m_row, positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    N, C, L, scale, x_row, y_row, m_row,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
     EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
 ):  # fmt: skip
@@ -364,8 +327,8 @@ def sweep_up_few(
     weight = tl.load(weights + cols, mask=cols < C, other=0.0) * factor
     write_gradient_few(
         logits, targets, mask, bounds, peaks, places, gradient, weight, rows,
-        N, C, L, x_row, y_row, m_row, positive, negative, gamma,
-        MASKED, FOCAL, FAST, R, B, VEC,
+        N, C, L, x_row, y_row, m_row,
+        MASKED, FAST, R, B, VEC,
     )  # fmt: skip
 
 
@@ -374,8 +337,7 @@ def select_and_sweep_up_few(
     logits, targets, mask, bounds, peaks, places, gradient,
     partials, counts, threshold, sums, selected, weights, stats, loss,
     N, C, L, height, parts, row_count, scale, floor, entries, x_row, y_row, m_row,
-    positive, negative, gamma,
-    MASKED: tl.constexpr, FOCAL: tl.constexpr, FAST: tl.constexpr,
+    MASKED: tl.constexpr, FAST: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, VEC: tl.constexpr,
     EVEN: tl.constexpr, STAGES: tl.constexpr,  # noqa: ARG001
     MEAN: tl.constexpr, BY_ROWS: tl.constexpr, FIXED: tl.constexpr, BG: tl.constexpr,
@@ -394,8 +356,8 @@ def select_and_sweep_up_few(
     for row in range(program * height, tl.minimum(program * height + height, N), R):
         write_gradient_few(
             logits, targets, mask, bounds, peaks, places, gradient, weight, row + tl.arange(0, R),
-            N, C, L, x_row, y_row, m_row, positive, negative, gamma,
-            MASKED, FOCAL, FAST, R, B, VEC,
+            N, C, L, x_row, y_row, m_row,
+            MASKED, FAST, R, B, VEC,
         )  # fmt: skip
 
 

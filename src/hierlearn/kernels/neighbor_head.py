@@ -57,22 +57,88 @@ def gradients(
         grads: of the answers.
         needed: which of the four gradients.
     """
+    from hierlearn.kernels import neighbor_triton as kernels
+
     q, x, _, scale, log_p, log_not_p, peak, total = saved
-    found = Found(batch, q, needed)
+    compared, width, tiling = batch.compared, batch.width, neighbor_batch.BACKWARD
+    is_euclidean, full = compared.distance == "euclidean", compared.products == 3
+    block = row_block(width)
+    shape = {"DP": width, "KIND": KINDS[compared.distance]}
+    tiles = batch.padded // tiling.cols
+    inverse = q.new_zeros(len(batch.rows))  # of the factor of each row
+    of_rows = torch.empty_like(q)
+    columns = q.new_empty(batch.padded, width)  # (K', D'), in the unit of the first block
+    added: dict[str, Tensor] = {}
+    arrays: tuple[Any, ...]
+    first = inverse
     for rows in row_blocks(batch, len(q)):
         own = [None if one is None else one[rows].contiguous() for one in grads]
         given = (log_p[rows], log_not_p[rows], *own)
-        by_set = set_gradients(batch, given, total[rows], found.inverse[rows])
-        found.add(rows, by_set, peak)
-    results: list[Tensor | None] = [None] * 4
-    if needed[0]:
-        results[0] = found.of_rows(scale)
+        by_set = set_gradients(batch, given, total[rows], inverse[rows])
+        whole = padded_rows(rows, tiling.rows)
+        count, height = len(by_set), whole.stop - whole.start
+        row_tiles = height // tiling.rows
+        sums = {
+            "rows": by_set.new_empty(height, tiles if is_euclidean else 0),
+            "columns": by_set.new_empty(row_tiles, batch.padded),
+            "bias": by_set.new_empty(row_tiles, batch.padded if needed[2] else 0),
+            "scale": by_set.new_empty(row_tiles, tiles if needed[3] else 0),
+        }
+        largest = inverse[whole].amax()
+        first = first if added else largest
+        weighted = batch.rows.new_empty(3 * height if needed[1] else 0, width)
+        if needed[1]:  # the parts of rows over their factors, as candidates get them
+            arrays = (batch.rows[whole], inverse[whole], largest, weighted)
+            grid = (ceil_div(height, block["R"]),)
+            launch(kernels.weigh_rows, grid, arrays, (height,), {"DP": width, **block})
+        step = min(max(CHUNK // height // tiling.cols, 1) * tiling.cols, batch.padded)
+        planes = by_set.new_empty(3 if full else 1, height, step, dtype=torch.float16)
+        found = (min(len(planes), 2) * height, (2 if full else 1) * width)
+        products, product = by_set.new_empty(2, *found)
+        for begin in range(0, batch.padded, step):
+            cols = slice(begin, min(begin + step, batch.padded))
+            size = cols.stop - begin
+            part = planes.view(-1)[: len(planes) * height * size].view(-1, size)
+            arrays = (*batch.arrays(whole), batch.sets, batch.units)
+            arrays += (peak[whole], by_set, inverse[whole], part, *sums.values())
+            launch(
+                kernels.pair_gradients,
+                (row_tiles * (size // tiling.cols),),
+                arrays,
+                (count, row_tiles, compared.table.sets, begin, size, tiles, batch.padded),
+                {**batch.kind, "SCALE": needed[3], "BIAS": needed[2]} | tiling.constants,
+                tiling.options,
+            )
+            if needed[0]:
+                parts = batch.parts[cols] if full else batch.parts[cols, :width]
+                more = matmul(part[: 2 * height], parts, product if begin else products)
+                if begin:
+                    products += more
+            if needed[1] and added:
+                more = matmul(part.t(), weighted[: len(part)], columns.new_empty(size, width))
+                columns[cols] += more * (largest / first)
+            elif needed[1]:
+                matmul(part.t(), weighted[: len(part)], columns[cols])
+        if needed[0]:
+            row_sums = sums["rows"].sum(1) if is_euclidean else by_set
+            arrays = (products, batch.rows[rows], row_sums, inverse[rows], batch.units, scale)
+            grid, numbers = (ceil_div(count, block["R"]),), (count, len(products) // 2, q.shape[1])
+            constants = {**shape, "PRODUCTS": compared.products, **block}
+            launch(kernels.finish_rows, grid, (*arrays, of_rows[rows]), numbers, constants)
+        for name in ("columns", "bias", "scale"):
+            one = sums[name].sum() if name == "scale" else sums[name].sum(0)
+            added[name] = added[name] + one if name in added else one
+
+    results: list[Tensor | None] = [of_rows if needed[0] else None, None, None, None]
     if needed[1]:
-        results[1] = found.of_candidates(x, scale)
+        results[1] = out = torch.empty_like(x)
+        arrays = (columns, batch.parts, added["columns"], batch.order, first, batch.units, scale)
+        grid = (ceil_div(len(x), block["R"]),)
+        launch(kernels.finish_candidates, grid, (*arrays, out), tuple(x.shape), {**shape, **block})
     if needed[2]:
-        results[2] = x.new_empty(len(x)).index_copy_(0, batch.order, found.bias[: len(x)])
+        results[2] = x.new_empty(len(x)).index_copy_(0, batch.order, added["bias"][: len(x)])
     if needed[3]:
-        results[3] = found.scale / scale.square()
+        results[3] = added["scale"] / scale.square()
     return results
 
 
@@ -108,148 +174,6 @@ def set_gradients(batch: Batch, given: tuple[Any, ...], total: Tensor, inverse: 
         {"HIGHEST": HIGHEST[batch.compared.distance], "B": block},
     )
     return by_set
-
-
-class Found:
-    """The gradients of a batch, added up over blocks of its rows.
-
-    Args:
-        batch: rows and candidates.
-        q: (n, D) the rows as they were given.
-        needed: which gradients: of rows, candidates, log weights, scale.
-    """
-
-    def __init__(self, batch: Batch, q: Tensor, needed: tuple[bool, ...]) -> None:
-        self.batch, self.needed, self.q = batch, needed, q
-        self.kind, self.full = batch.compared.distance, batch.compared.products == 3
-        self.inverse = q.new_zeros(len(batch.rows))  # of the factor of each row
-        self.rows = torch.empty_like(q)
-        self.columns = q.new_empty(batch.padded, batch.width)  # (K', D')
-        self.blocks: list[tuple[slice, Tensor, Tensor]] = []
-        self.sums: dict[str, Tensor] = {}
-        self.largest = self.inverse
-
-    def add(self, rows: slice, by_set: Tensor, peak: Tensor) -> None:
-        """Take up some rows, given what candidates of each set get."""
-        batch, tiling = self.batch, neighbor_batch.BACKWARD
-        whole = padded_rows(rows, tiling.rows)
-        height = whole.stop - whole.start
-        row_tiles, tiles = height // tiling.rows, batch.padded // tiling.cols
-        width = min(max(CHUNK // height // tiling.cols, 1) * tiling.cols, batch.padded)
-        sums = {
-            "rows": by_set.new_empty(height, tiles if self.kind == "euclidean" else 0),
-            "columns": by_set.new_empty(row_tiles, batch.padded),
-            "bias": by_set.new_empty(row_tiles, batch.padded if self.needed[2] else 0),
-            "scale": by_set.new_empty(row_tiles, tiles if self.needed[3] else 0),
-        }
-        largest = self.inverse[whole].amax()
-        weighted = self.weighted_rows(whole, largest) if self.needed[1] else None
-        planes = by_set.new_empty(3 if self.full else 1, height, width, dtype=torch.float16)
-        shape = (min(len(planes), 2) * height, (2 if self.full else 1) * batch.width)
-        total, product = by_set.new_empty(2, *shape)
-        for begin in range(0, batch.padded, width):
-            cols = slice(begin, min(begin + width, batch.padded))
-            size = cols.stop - begin
-            part = planes.view(-1)[: len(planes) * height * size].view(-1, size)
-            given = (peak[whole], by_set, self.inverse[whole])
-            self.launch(whole, cols, given, (part, *sums.values()))
-            if self.needed[0]:
-                x = batch.parts[cols] if self.full else batch.parts[cols, : batch.width]
-                found = matmul(part[: 2 * height], x, product if begin else total)
-                if begin:
-                    total += found
-            if weighted is not None:
-                self.add_columns(part, weighted, cols, largest)
-        self.add_sums(sums)
-        self.largest = largest if not self.blocks else self.largest
-        row_sums = sums["rows"].sum(1) if self.kind == "euclidean" else by_set
-        self.blocks.append((rows, total, row_sums))
-
-    def launch(
-        self, whole: slice, cols: slice, given: tuple[Tensor, ...], out: tuple[Tensor, ...]
-    ) -> None:
-        """Write the gradients of the logits of some rows and columns."""
-        from hierlearn.kernels.neighbor_triton import pair_gradients
-
-        batch, tiling = self.batch, neighbor_batch.BACKWARD
-        row_tiles, width = (whole.stop - whole.start) // tiling.rows, cols.stop - cols.start
-        numbers = (len(given[1]), row_tiles, batch.compared.table.sets, cols.start, width)
-        constants = {**batch.kind, "SCALE": self.needed[3], "BIAS": self.needed[2]}
-        launch(
-            pair_gradients,
-            (row_tiles * (width // tiling.cols),),
-            (*batch.arrays(whole), batch.sets, batch.units, *given, *out),
-            (*numbers, batch.padded // tiling.cols, batch.padded),
-            constants | tiling.constants,
-            tiling.options,
-        )
-
-    def weighted_rows(self, whole: slice, largest: Tensor) -> Tensor:
-        """Return (3 n', D') the parts of rows over their factors, as candidates get them."""
-        from hierlearn.kernels.neighbor_triton import weigh_rows
-
-        height, width = whole.stop - whole.start, self.batch.width
-        out = self.batch.rows.new_empty(3 * height, width)
-        arrays = (self.batch.rows[whole], self.inverse[whole], largest, out)
-        constants = {"DP": width, **row_block(width)}
-        launch(weigh_rows, (ceil_div(height, constants["R"]),), arrays, (height,), constants)
-        return out
-
-    def add_columns(self, part: Tensor, weighted: Tensor, cols: slice, largest: Tensor) -> None:
-        """Add the products of what some candidates get with the rows that they get it from."""
-        own = weighted[: len(part)]
-        if not self.blocks:
-            matmul(part.t(), own, self.columns[cols])
-        else:  # in the unit of the first block
-            found = self.columns.new_empty(part.shape[1], own.shape[1])
-            self.columns[cols] += matmul(part.t(), own, found) * (largest / self.largest)
-
-    def add_sums(self, sums: dict[str, Tensor]) -> None:
-        """Add the sums over a block of rows."""
-        for name in ("columns", "bias", "scale"):
-            one = sums[name].sum() if name == "scale" else sums[name].sum(0)
-            self.sums[name] = self.sums[name] + one if name in self.sums else one
-
-    @property
-    def bias(self) -> Tensor:
-        """(K',) the gradient of the log weights, sorted."""
-        return self.sums["bias"]
-
-    @property
-    def scale(self) -> Tensor:
-        """() the gradient of -1 / scale."""
-        return self.sums["scale"]
-
-    def of_rows(self, scale: Tensor) -> Tensor:
-        """Return (n, D) the gradients of the rows."""
-        from hierlearn.kernels.neighbor_triton import finish_rows
-
-        batch, columns = self.batch, self.q.shape[1]
-        constants = {"DP": batch.width, "KIND": KINDS[self.kind]}
-        constants |= {"PRODUCTS": batch.compared.products, **row_block(batch.width)}
-        for rows, found, row_sums in self.blocks:
-            count = rows.stop - rows.start
-            arrays = (found, batch.rows[rows], row_sums, self.inverse[rows], batch.units, scale)
-            numbers = (count, len(found) // 2, columns)
-            grid = (ceil_div(count, constants["R"]),)
-            launch(finish_rows, grid, (*arrays, self.rows[rows]), numbers, constants)
-        return self.rows
-
-    def of_candidates(self, x: Tensor, scale: Tensor) -> Tensor:
-        """Return (K, D) the gradients of the candidates, in their own order."""
-        from hierlearn.kernels.neighbor_triton import finish_candidates
-
-        batch, out = self.batch, torch.empty_like(x)
-        constants = {"DP": batch.width, "KIND": KINDS[self.kind], **row_block(batch.width)}
-        arrays = (self.columns, batch.parts, self.sums["columns"], batch.order, self.largest)
-        launch(
-            finish_candidates,
-            (ceil_div(len(x), constants["R"]),),
-            (*arrays, batch.units, scale, out),
-            tuple(x.shape),
-            constants,
-        )
-        return out
 
 
 def matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:

@@ -246,7 +246,7 @@ class TreePlan(LaunchPlan):
             names += " weights stats upstream owed row_sums drops"
             height, parts = divide(self.rows, stage.number, self.device)
             size = (self.rows, layout.classes, layout.width, layout.levels, len(plan.windows))
-            numbers = (*size, self.spec.base.scale, stage.first, stage.level, height, *self.strides)
+            numbers = (*size, self.spec.scale, stage.first, stage.level, height, *self.strides)
             constants: dict[str, Any] = {**self.kind, "PIECES": stage.pieces, "INNER": stage.inner}
             constants |= {"K": WINDOW, "VEC": 1 if stage.pieces else self.vector}
             constants["STAGES"] = tile.stages
@@ -259,7 +259,7 @@ class TreePlan(LaunchPlan):
         kind = {"GIVEN": False, "HAS_P": True, "HAS_NOT_P": True, "BOUND": self.spec.bound}
         kind |= {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
         batch = (self.rows, self.strides, self.vector)
-        return softmax_gradient(self.layout, batch, self.device, kind, self.spec.base.scale)
+        return softmax_gradient(self.layout, batch, self.device, kind, self.spec.scale)
 
     def plan_sigmoid(self) -> list[Launch]:
         """Plan the gradient of scope "ancestors" with sigmoids."""
@@ -267,7 +267,7 @@ class TreePlan(LaunchPlan):
 
         layout, tile = self.layout, SIGMOID_GRADIENT
         names = "x y m weights stats upstream slot parent peak owed out"
-        numbers = (layout.classes, layout.width, self.spec.base.scale, *self.strides)
+        numbers = (layout.classes, layout.width, self.spec.scale, *self.strides)
         constants: dict[str, Any] = {"MASKED": self.flags["MASKED"], "FAST": self.flags["FAST"]}
         constants |= {"B": tile.columns, "VEC": self.vector, "STAGES": tile.stages}
         options = options_of(tile, self.device)

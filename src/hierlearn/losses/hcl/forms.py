@@ -2,7 +2,7 @@
 
     PlainForm    link, base and constraint as they stand, by autograd: the definition
     NumbaForm    bce, by the CPU kernels of kernels/hcl_numba.py
-    TritonForm   bce and focal by levels, by the GPU kernels of kernels/hcl_triton.py
+    TritonForm   bce by levels, by the GPU kernels of kernels/hcl_triton.py
 
 Each gives ``sums() -> (L, e_h)`` and ``gradient(weights)``; the curriculum turns the former into
 the latter's weights. ``LinearHCLLoss`` runs any of them on chunks of rows, ``HCLLoss`` the CPU
@@ -22,7 +22,7 @@ from hierlearn.kernels import choose, cpu
 from hierlearn.kernels import hcl as kernels
 from hierlearn.kernels.autograd import with_gradient
 from hierlearn.links import HeadOutput, link_kind
-from hierlearn.losses.bases import BCE, Focal
+from hierlearn.losses.bases import BCE
 from hierlearn.losses.loss import safe_divisor
 
 if TYPE_CHECKING:
@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     FastLoss = Callable[[HCLLoss, HeadOutput, Tensor, Tensor | None, int | None], Tensor]
 
 FEW = 1 << 18  # logits of all members up to which kernel launches cost more than memory
-FORMULAS: dict[type, str] = {BCE: "hcl of bce", Focal: "hcl of focal"}
 
 
 def key_of(loss: HCLLoss, link: Link | None) -> choose.Key:
     """Return what the table of kernels is asked for."""
-    return FORMULAS.get(type(loss.base), ""), link_kind(link), loss.scope
+    return "hcl of bce" if type(loss.base) is BCE else "", link_kind(link), loss.scope
 
 
 def fast_loss(loss: HCLLoss, output: HeadOutput, weight: Tensor | None) -> FastLoss | None:
@@ -199,20 +198,6 @@ def numba_loss(
 # ---------------------------------------- Triton
 
 
-class CachedKernels(NamedTuple):
-    """The kernels of a loss, made at their first use.
-
-    Attributes:
-        options: the options of the loss that they were made for.
-        selects: whether they select the classes too.
-        run: the kernels with the plans of the shapes that they have met.
-    """
-
-    options: tuple[Any, ...]
-    selects: bool
-    run: kernels.Kernels
-
-
 class KernelRecord(NamedTuple):
     """What the kernels selected, unread: most records are never used."""
 
@@ -234,19 +219,16 @@ def triton_loss(
         and not is_distributed()
         and (limit is None or limit.device == logits.device)
     )
-    made = loss.kernels
-    options = options_of(loss, link)
-    if made is None or made.selects is not selects or made.options != options:
-        made = CachedKernels(options, selects, kernels.Kernels(spec_of(loss, link, selects)))
-        loss.__dict__["kernels"] = made
+    spec = spec_of(loss, link, selects)
+    run = loss.kernels.get(spec)
+    if run is None:
+        run = loss.kernels[spec] = kernels.Kernels(spec)
     again = differentiable(loss, link)
     if selects:
         record = recorder(loss, member)
-        return made.run(
-            logits, targets, mask, threshold=limit, on_result=record, differentiable=again
-        )
+        return run(logits, targets, mask, threshold=limit, on_result=record, differentiable=again)
     rows = len(logits)
-    return made.run(
+    return run(
         logits,
         targets,
         mask,
@@ -255,26 +237,14 @@ def triton_loss(
     )
 
 
-def options_of(loss: HCLLoss, link: Link) -> tuple[Any, ...]:
-    """Return what the kernels are made for."""
-    kind, fixed = type(link), loss.threshold is not None
-    space = link.label_space.layout if link_kind(link) == "softmax" else None
-    return loss.base, loss.scope, loss.floor, loss.normalize, loss.reduction, fixed, kind, space
-
-
 def spec_of(loss: HCLLoss, link: Link, selects: bool) -> kernels.KernelSpec:
     """Return what the kernels compute for a loss, with or without the selection."""
     base: Any = loss.base
-    if isinstance(base, BCE):
-        options = kernels.BaseOptions(scale=base.scale)
-    else:
-        sides = (1.0, 1.0) if base.alpha is None else (base.alpha, 1 - base.alpha)
-        options = kernels.BaseOptions(1.0, True, sides[0], sides[1], base.gamma)
     selection = None
     if selects:
         fixed = loss.threshold is not None
         selection = kernels.SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
-    spec = (loss.level_sizes, options, loss.reduction == "mean", selection)
+    spec = (loss.level_sizes, base.scale, loss.reduction == "mean", selection)
     if not choose.TABLE[key_of(loss, link)].tree:
         return kernels.KernelSpec(*spec)
     softmax, bound = link_kind(link) == "softmax", loss.scope == "ancestors"

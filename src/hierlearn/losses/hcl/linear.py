@@ -82,7 +82,6 @@ class LinearHCLLoss(nn.Linear):
                 "LinearHCLLoss never has all entries at once; pass reduction 'mean' or 'sum'"
             )
         self.hierarchy, self.features, self.chunk = hierarchy, features, chunk
-        self.kernels: kernels.Kernels | None = None  # made at first use
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Return all logits, (N, C), for predicting."""
@@ -199,12 +198,8 @@ class LinearHCLLoss(nn.Linear):
         spec = replace(spec_of(loss, loss.link, False), mean=False)
         if spec.tree is not None:  # its sweeps up need what the sweeps down left
             return PlainForm(rows)
-        if self.kernels is None or self.kernels.spec != spec:
-            self.kernels = kernels.Kernels(spec)
-        return TritonForm(rows, self.kernels, kept)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "kernels": None}
+        run = loss.kernels.setdefault(spec, kernels.Kernels(spec))
+        return TritonForm(rows, run, kept)
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""

@@ -127,7 +127,7 @@ class HCLLoss(ElementwiseLoss):
         self.threshold = threshold
         one_level = (len(self.hierarchy),)
         self.level_sizes = self.hierarchy.level_sizes if scope == "levels" else one_level
-        self.kernels: forms.CachedKernels | None = None  # made at first use
+        self.kernels: dict[Any, Any] = {}  # made at first use
         # What the last call selected: under None, or under the number of each member, in order.
         self._records: dict[int | None, Any] = {}
         self._warned = False
@@ -348,7 +348,7 @@ class HCLLoss(ElementwiseLoss):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_records": {}, "kernels": None}
+        return {**self.__dict__, "_records": {}, "kernels": {}}
 
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""
