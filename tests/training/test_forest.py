@@ -174,3 +174,18 @@ def test_a_blend_of_streamed_rows_does_without_trees(tmp_path, monkeypatch):
     train(rows, Plan(effort="best", settings=settings), reporting=Reporting(bar=False))
     assert "neighbors" in asked
     assert "trees" not in asked
+
+
+@pytest.mark.parametrize("kind", ["forest", "extra"])
+def test_the_last_digit_of_a_round_number_decides_nothing(kind):
+    """Between training values of 10 and 20 new rows have 15, where halfway splits would lie."""
+    draw = np.random.default_rng(3)
+    inputs = draw.integers(0, 8, (300, 3)) * 10.0
+    labels = [[CLASSES[one]] for one in (inputs[:, 0] // 10 + inputs[:, 1] // 40).astype(int) % 5]
+    options = {"trees": 20, "kind": kind}
+    plan = Plan("trees", network_options=options, calibration=False)
+    model = train(Dataset(inputs, labels, TREE), plan)
+    between = draw.integers(0, 15, (400, 3)) * 5.0
+    given = model.probabilities(between)
+    for nearby in (between * (1 + 1e-6), between * (1 - 1e-6)):
+        torch.testing.assert_close(model.probabilities(nearby), given, rtol=0, atol=1e-6)

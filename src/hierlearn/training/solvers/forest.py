@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from hierlearn.training.solvers.solver import Fitted, Run
 
 CHUNK = 4096  # rows whose mask is made at once
+PAST = 0.0072  # of the way from a threshold to the next training value
+BESIDE = 1e-5  # of the range of a column: as good as the same value
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,14 @@ class Sample:
         targets: (n, C) CSR of scipy; classes that are unknown have the mean of those known.
         label_set: (n,) the number of the label set of each row.
         weights: (n,) how much each row counts; None for all alike.
+        columns: (D, n) the numbers of each column in ascending order.
     """
 
     x: NDArray[np.float32]
     targets: Any
     label_set: NDArray[np.int64]
     weights: NDArray[np.float64] | None
+    columns: NDArray[np.float32]
 
     @classmethod
     def of(cls, rows: Rows) -> Sample:
@@ -75,11 +79,13 @@ class Sample:
         kept = np.flatnonzero(known)
         if not len(kept):
             raise HierlearnError("trees cannot be grown: no training row has a label")
+        x = rows.inputs.float().cpu().numpy()[kept]
         return cls(
-            x=rows.inputs.float().cpu().numpy()[kept],
+            x=x,
             targets=expected_targets(rows.labels)[kept],
             label_set=rows.label_sets.of_row[kept],
             weights=None if weights is None else weights[kept],
+            columns=np.sort(x.T, axis=1),
         )
 
 
@@ -127,6 +133,9 @@ def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[
     tree = grown.tree_
     own, is_leaf = np.arange(tree.node_count), tree.children_left < 0
     assert np.array_equal(tree.children_left[~is_leaf], own[~is_leaf] + 1)
+    feature, threshold = (np.where(is_leaf, 0, one) for one in (tree.feature, tree.threshold))
+    if head.kind == FOREST:
+        threshold = past_round_values(feature, threshold, ~is_leaf, sample.columns)
     sets = int(sample.label_set.max()) + 1
     seen = np.flatnonzero(np.ones(len(sample.x)) if weights is None else weights)
     leaf = tree.apply(sample.x)[seen]  # no copy of the rows
@@ -136,13 +145,45 @@ def grow_tree(head: ForestHead, sample: Sample, seed: int) -> dict[str, NDArray[
     whole = np.bincount(node, weight, tree.node_count)
     counts = np.bincount(node, minlength=tree.node_count)
     return {
-        "feature": np.where(is_leaf, 0, tree.feature),
-        "threshold": rounded_down(np.where(is_leaf, 0.0, tree.threshold)),
+        "feature": feature,
+        "threshold": rounded_down(threshold),
         "right": np.where(is_leaf, own, tree.children_right),
         "counts": counts,
         "sets": keys % sets,
         "shares": weight / whole[node],
     }
+
+
+def past_round_values(
+    feature: NDArray[np.int64],
+    threshold: NDArray[np.float64],
+    inner: NDArray[np.bool_],
+    columns: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Return thresholds a little further up, where no round number is.
+
+    Halfway between training values of 50 and 60 new rows have 55, and then the last digit of a
+    float would decide where they go. Training rows go where they went: the values of a node lie
+    evenly on both sides of its threshold, so that a single one beside it is of other nodes.
+
+    Args:
+        feature: the column of each node.
+        threshold: halfway between two training values.
+        inner: which nodes have children.
+        columns: see ``Sample``.
+    """
+    moved = threshold.astype(np.float64)
+    for column in np.unique(feature[inner]):
+        nodes = np.flatnonzero(inner & (feature == column))
+        values, old = columns[column].astype(np.float64), moved[nodes]
+        near = BESIDE * (values[-1] - values[0])
+        first = np.searchsorted(values, old - near)
+        above = np.searchsorted(values, old + near, side="right")
+        lower = np.where(first < above, np.maximum(values[above - 1], old), old)
+        upper = values[np.minimum(above, len(values) - 1)]
+        fine = (first < above) & (values[first] < values[above - 1])  # a gap as narrow
+        moved[nodes] = np.where(fine, old, lower + PAST * (upper - lower))
+    return moved
 
 
 def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
