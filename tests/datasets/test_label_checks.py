@@ -250,3 +250,9 @@ def test_blanks_around_the_names_of_levels_mean_nothing(tmp_path):
 def test_a_bad_path_still_names_the_file(tmp_path):
     with pytest.raises(HierarchyError, match="path 'a//b' has an empty part"):
         read_table(table(tmp_path, ["a//b"]), label="class")
+
+
+def test_a_negative_number_is_not_its_opposite():
+    hierarchy = Hierarchy.from_paths(["-1", "1", "a-b", "a b", "0.1", "-0.1"])
+    found = near_duplicates(hierarchy, np.full(len(hierarchy), 9))
+    assert [{pair.name, pair.meant} for pair in found] == [{"a-b", "a b"}]

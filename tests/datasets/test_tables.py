@@ -165,7 +165,7 @@ def test_parquet_that_is_none_or_holds_nan(tmp_path):
             "x,y\n1,a//b\n",
             {"label": "y"},
             HierarchyError,
-            r"rows\.csv: path 'a//b' has an empty part",
+            r"rows\.csv, line 2, column 'y': the path 'a//b' has an empty part; write a/b/c",
         ),
         ("x,y\n1,\n", {"label": "y"}, DataError, r"no label at all, so no hierarchy"),
         ("x,y\n", {"label": "y"}, DataError, r"has a header but no rows"),

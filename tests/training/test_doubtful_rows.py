@@ -46,6 +46,28 @@ def test_a_single_class_is_said():
     assert set(clf.predict(X)) == {"a/b"}
 
 
+@pytest.mark.parametrize(
+    ("blank", "have"), [(1, "1 of 120 training rows has"), (6, "6 of 120 tra")]
+)
+def test_few_rows_without_a_label_are_doubted(blank, have):
+    y = [set()] * blank + [{"a"}, {"b"}] * 60
+    with pytest.warns(DataWarning, match=f"{have}.* no label, which says that no class applies"):
+        fit(X, y[:120])
+    with warnings.catch_warnings():  # many are meant, and unknown labels change nothing
+        warnings.simplefilter("error", DataWarning)
+        fit(X, [set()] * 30 + [{"a"}, {"b"}] * 45)
+        fit(X, y[:120], unlabeled_descendants="ignore")
+
+
+def test_a_quantity_as_label_is_doubted():
+    with pytest.warns(DataWarning, match=r"labels are numbers with decimals, such as '0\.5', and"):
+        fit(X, ["0.5", "1.5", "2.0"] * 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        fit(X, ["1", "2", "31-33"] * 40)
+        fit(X, ["1.1", "1.1.2", "a.5"] * 40)
+
+
 def test_inputs_without_any_value():
     y = ["a", "b"] * 60
     with pytest.raises(HierlearnError, match="no column has a value in any training row"):

@@ -24,6 +24,7 @@ OFTEN = 3  # how many times as many rows the class has that may be meant
 SHORTEST = 5  # letters of a name that one typing error leaves recognizable
 FEW = 0.1  # of the cells that are split, the fraction whose parts occur nowhere else
 BLANKS = re.compile(r"[\s_-]+")
+NEGATIVE = re.compile(r"\s*[-\u2212]\d")
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -176,6 +177,8 @@ def near_duplicates(hierarchy: Hierarchy, counts: Ints) -> list[NearDuplicate]:
 
 def fold(name: str) -> str:
     """Return a name without case, and with one blank for blanks, underscores and hyphens."""
+    if NEGATIVE.match(name):  # -1 is not 1
+        return name.strip()
     return BLANKS.sub(" ", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 

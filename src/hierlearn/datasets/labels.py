@@ -233,6 +233,13 @@ class Annotations:
             )
         if self.columns.levels is None:
             warn_of_other_sep(paths, sep)
+        for labels, line in zip(sets, self._lines, strict=True):
+            for path in labels:
+                if not all(map(str.strip, path.split(sep))):
+                    raise HierarchyError(
+                        f"{place(self.path, line, self.columns.label)}: the path {path!r} has an "
+                        f"empty part; write a{sep}b{sep}c"
+                    )
         try:
             return Hierarchy.from_paths(paths, sep=sep)
         except HierarchyError as error:

@@ -194,11 +194,12 @@ def choose(facts: Facts, plan: Plan | None = None) -> Decision:
 
 def choose_recipe(facts: Facts, *, logits: bool = False) -> tuple[str, str]:
     """Return the name of the recipe for some rows, and why; ``logits`` leaves out memories."""
-    rows = facts.rows
+    rows, odd = facts.rows, facts.several or facts.unlabeled
+    have = f"{odd:,} of {rows:,} training rows {'has' if odd == 1 else 'have'}"
     if facts.several:
-        one_path, why = False, f"{facts.several:,} of {rows:,} training rows have several labels"
+        one_path, why = False, f"{have} several labels"
     elif facts.unlabeled and not facts.partial:
-        one_path, why = False, f"{facts.unlabeled:,} of {rows:,} training rows have no label"
+        one_path, why = False, f"{have} no label"
     else:
         labeled = "labeled " * bool(facts.unlabeled)
         one_path, why = True, f"every {labeled}training row has one path"

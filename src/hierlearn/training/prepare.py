@@ -7,6 +7,7 @@ of a network or an ensemble; "random" leaves them as they are.
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
 
 MANY_LABELS = 50  # of which nearly all have one row: hardly a taxonomy
 ONE_ROW_EACH = 0.9  # of the labels
+FEW_UNLABELED = 0.05  # of the rows: blank cells may be an oversight
 TUNING = "tuning"  # an option of a backbone: frozen, or which of its weights are trained
 FROZEN = "frozen"
 
@@ -271,6 +273,35 @@ def check_learnable(dataset: Dataset, labels: Labels) -> None:
             DataWarning,
             stacklevel=3,
         )
+
+    blank = int((labels.terminal_counts == 0).sum())
+    is_negative = labels.unlabeled_descendants == "negative"
+    if 0 < blank <= FEW_UNLABELED * len(labels) and is_negative:
+        rows = plural(len(labels), "training row")
+        warnings.warn(
+            f"{blank:,} of {rows} {'has' if blank == 1 else 'have'} no label, which says that no "
+            f"class applies: other models are tried than without, and they may answer nothing; "
+            f"leave such rows out if their label is only missing",
+            DataWarning,
+            stacklevel=3,
+        )
+    decimals = sum(map(is_decimal, dataset.hierarchy.names))
+    if 2 * decimals > classes > 1 and dataset.hierarchy.depth == 1:
+        first = next(filter(is_decimal, dataset.hierarchy.names))
+        warnings.warn(
+            f"labels are numbers with decimals, such as {first!r}, and each is a class of its own; "
+            f"check that these are the labels (--label on the command line)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def is_decimal(name: str) -> bool:
+    """Whether a name is a number that is no integer."""
+    try:
+        return math.isfinite(float(name)) and not float(name).is_integer()
+    except ValueError:
+        return False
 
 
 # ---------------------------------------- rows
