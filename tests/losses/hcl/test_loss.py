@@ -58,8 +58,10 @@ def test_last_reports_the_selection_by_level():
 
 
 @pytest.mark.parametrize("make", [HCLLoss, HCLLoss.paper], ids=["HCLLoss", "paper"])
-def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make):
-    """Sigmoids are computed one member after another on the CPU, focal losses all at once."""
+def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make, monkeypatch):
+    """Kernels compute one member after another on the CPU; of focal losses there are none."""
+    pytest.importorskip("numba", reason="the CPU kernels need numba")
+    monkeypatch.setattr(choose, "FEWEST", 1)  # rows enough for them
     for options in ({}, {"base": "focal"}):
         loss = make(TREE, **options)
         for count in (3, 2, None, 1, 4):
@@ -78,6 +80,8 @@ def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make):
             assert loss.selection.tolist() == expected.tolist()
             assert loss.last["selected"].shape == expected.shape
             assert loss.last["l_hc"].shape == expected.shape[:-1]
+            one_by_one = count is not None and not options
+            assert set(loss.call_state()) == (set(range(count)) if one_by_one else {None})
 
 
 def test_a_larger_threshold_selects_more():
