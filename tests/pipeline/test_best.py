@@ -12,6 +12,7 @@ import torch
 from hierlearn import HierarchicalClassifier, load
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError
+from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline import blend as best
 from hierlearn.pipeline import train
 from hierlearn.pipeline.blend import BlendTraining
@@ -285,6 +286,34 @@ def test_rows_with_several_labels_and_with_none(few):
     for child in range(len(dataset.hierarchy)):
         for parent in dataset.hierarchy.parents(child):
             assert bool((p[:, child] <= p[:, parent] + 1e-6).all())
+
+
+def test_partial_labels_weigh_and_calibrate_as_they_train(few, monkeypatch):
+    """What is unknown of a left-out row has no part in the weights, nor in how sure answers are."""
+    seen = {"fit_scaling": [], "calibration_error": [], "scorer": []}
+
+    def spy(name):
+        original = getattr(best, name)
+        monkeypatch.setattr(
+            best, name, lambda *args, **rest: seen[name].append(args) or original(*args, **rest)
+        )
+
+    spy("fit_scaling")
+    spy("calibration_error")
+    spy("scorer")
+    dataset = partial_problem()
+    one = job(dataset, replace(PLAN, unlabeled_descendants="ignore"))
+    one.run()
+    rows = [dataset.labels[row] for row in one.rows[one.kept]]
+    mask = Labels(rows, dataset.hierarchy, unlabeled_descendants="ignore").mask()
+    assert not mask.all()
+    assert torch.equal(seen["scorer"][-1][3], mask)
+    ((*_, fitted),) = seen["fit_scaling"]
+    assert torch.equal(fitted, mask)
+    before, after = (args[0] for args in seen["calibration_error"])
+    assert not before[~mask].any()
+    assert not after[~mask].any()
+    assert before[mask].any()
 
 
 def test_texts():

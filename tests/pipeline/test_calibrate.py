@@ -11,6 +11,7 @@ from tests.tolerances import FLOAT32
 
 from hierlearn import HierarchicalClassifier, Hierarchy, load
 from hierlearn.datasets import Dataset
+from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline import train
 from hierlearn.pipeline.calibrate import copies, left_out
@@ -225,6 +226,26 @@ def test_validation_rows_need_no_second_training():
     pipeline = train(dataset, replace(PLAN, valid_fraction=0.25))
     assert pipeline.config["calibration"]["source"] == "validation rows"
     assert pipeline.config["calibration"]["rows"] == 100
+
+
+def test_what_is_unknown_of_partial_labels_does_not_count():
+    x, y = noisy_classes(300)
+    draw = np.random.default_rng(0)
+    labels = [[one if draw.random() < 0.4 else one.split("/")[0]] for one in y]
+    splits = {"train": np.arange(200), "valid": np.arange(200, 300)}
+    dataset = Dataset(x, labels, Hierarchy.from_paths(sorted({*y})), splits)
+    found = {}
+    for below in ("ignore", "negative"):
+        plan = Plan(loss="bce", unlabeled_descendants=below, settings=SETTINGS)
+        found[below] = pipeline = train(dataset, plan)
+        valid = dataset.split("valid")
+        truth = Labels(valid.labels, dataset.hierarchy, unlabeled_descendants=below)
+        p = replace(pipeline, scaling=None).probabilities(valid.inputs)
+        by_level = not pipeline.make_decoder().keeps_order
+        mask = truth.mask() if below == "ignore" else None
+        space = pipeline.label_space
+        assert pipeline.scaling == fit_scaling(p, truth.targets(), space, mask, by_level=by_level)
+    assert found["ignore"].scaling != found["negative"].scaling
 
 
 def test_too_few_rows_are_left_as_they_are():

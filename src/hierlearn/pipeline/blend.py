@@ -531,8 +531,9 @@ class BlendTraining(Job):
             output = HeadOutput(q.log(), torch.log1p(-q.clamp_max(1 - 1e-12)))
             parts.append(scaling(output, pipeline.label_space).probabilities.to(p))
         scaled = torch.cat(parts)
+        known: float | Tensor = 1.0 if mask is None else mask
         before, after = (
-            float(calibration_error(one, targets, pipeline.label_space, pooled=True))
+            float(calibration_error(one * known, targets, pipeline.label_space, pooled=True))
             for one in (p, scaled)
         )
         pipeline.scaling = scaling if self.races or after < before else None
