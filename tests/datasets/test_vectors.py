@@ -119,7 +119,7 @@ def test_refusals(folder):
         read_table(path, label="class", embeddings=vectors, features=["id"])
     with pytest.raises(DataError, match="unknown column 'vector'"):
         read_table(path, label="class", embeddings="vector")
-    with pytest.raises(DataError, match="'class' is named twice, as embeddings"):
+    with pytest.raises(DataError, match="'class' is named twice, as label and as embeddings"):
         read_table(path, label="class", embeddings="class")
     with pytest.raises(DataError, match="embeddings cannot be streamed"):
         stream_table(parquet(folder), label="class", embeddings="vector")

@@ -36,10 +36,9 @@ import os
 import re
 import tarfile
 import warnings
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -47,11 +46,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, cast, get_ar
 
 import numpy as np
 
-from hierlearn.datasets.dataset import Dataset
-from hierlearn.datasets.labels import ALIASES, Annotations, class_labels, unseen_rows
+from hierlearn.datasets.labels import ALIASES, Annotations
 from hierlearn.datasets.tables import holds_tables, open_table
 from hierlearn.datasets.tables.arrow import ParquetFile, opened_parquet
 from hierlearn.datasets.tables.read import Columns
+from hierlearn.datasets.tables.table import TableChunk
 from hierlearn.errors import DataError, HierlearnError, place, plural, shown, unknown_name
 from hierlearn.files.locations import RemotePath
 from hierlearn.files.reading import (
@@ -63,17 +62,17 @@ from hierlearn.files.reading import (
     parse_json,
     read_bytes,
 )
-from hierlearn.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from hierlearn.datasets.dataset import Kind
+    from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.datasets.labels import Unknown
     from hierlearn.datasets.tables.table import TableFile
     from hierlearn.files.locations import Location
+    from hierlearn.hierarchy import Hierarchy
 
 
 MOST_BYTES = 1 << 28  # of the file of one image, 256 MB
@@ -424,15 +423,27 @@ def read_images(
     Raises:
         DataError: if there are no images, or one has no label.
     """
-    found = find_images(source)
+    path, found = Path(source), find_images(source)
     for reference, labels in zip(found.references, found.labels, strict=True):
         if labels is None:
             raise DataError(
                 f"{reference.name} has no class; put it into the folder of its class below {source}"
             )
-    if isinstance(hierarchy, (str, Path)):
-        hierarchy = Hierarchy.read(hierarchy)
-    return labeled_images(found, Path(source), hierarchy, unknown)
+    images = Images(found.references)
+    columns = {"label": found.labels, "name": images.names, "split": found.splits}
+    roles = Columns(
+        "label",
+        label_sep=None,
+        split="split" if found.splits else None,
+        hierarchy=hierarchy,
+        id_column="name",
+        unknown=unknown,
+    )
+    annotations = Annotations(path, roles)
+    annotations.add(TableChunk(path, columns, range(1, len(images) + 1)))
+    dataset = annotations.dataset(images, drop_empty=True)
+    name = path.stem.strip("-*_") or path.name
+    return replace(dataset, name=name, source=f"images of {path.name}", lines=None)
 
 
 def find_images(source: Path | str) -> Found:
@@ -476,50 +487,6 @@ def read_folder(root: Path) -> Found:
     paths = ["/".join(name.split("/")[has_splits:-1]) for name in names]
     labels = [(path,) if path else None for path in paths]
     return Found([ImageFile(root, name) for name in names], labels, splits if has_splits else ())
-
-
-def labeled_images(
-    found: Found, source: Path, hierarchy: Hierarchy | None, unknown: Unknown = "error"
-) -> Dataset:
-    """Return the dataset of images with labels."""
-    labels = [one for one in found.labels if one is not None]
-    counts = Counter(labels)
-    sets = list(counts)
-    if hierarchy is None:
-        paths = dict.fromkeys(label for own in sets for label in own)
-        try:
-            hierarchy = Hierarchy.from_paths(list(paths))
-        except HierlearnError as error:
-            raise type(error)(f"{source}: {error.message}") from None
-    firsts: dict[tuple[str, ...], int] = {}
-    for number, own in enumerate(labels, start=1):
-        firsts.setdefault(own, number)
-    named, report = class_labels(
-        sets,
-        list(counts.values()),
-        hierarchy,
-        unknown=unknown,
-        path=source,
-        lines=[firsts[one] for one in sets],
-    )
-    codes = {one: number for number, one in enumerate(sets)}
-    images, splits = Images(found.references), np.array(found.splits)
-    dataset = Dataset(
-        inputs=images,
-        labels=[named[codes[own]] for own in labels],
-        hierarchy=hierarchy,
-        splits={name: np.flatnonzero(splits == name) for name in dict.fromkeys(found.splits)},
-        name=source.stem.strip("-*_") or source.name,
-        source=f"images of {source.name}",
-        ids=images.names,
-        label_report=report,
-        unseen=unseen_rows(sets, (codes[own] for own in labels), report),
-    )
-    gone = np.array([not one for one in dataset.labels], dtype=bool)
-    gone[list(dataset.unseen)] = False
-    report.rows_left_out = int(gone.sum())
-    report.warn(source)
-    return dataset.keep(~gone) if report.rows_left_out else dataset
 
 
 def without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
@@ -731,7 +698,7 @@ def read_image_table(path: Path | str, *, image: str, **columns: Any) -> Dataset
     file = open_table(path, delimiter)
     roles.inputs_of(file)
     table = file.read([*roles.annotations])
-    annotations = Annotations(file, roles)
+    annotations = Annotations(file.path, roles)
     annotations.add(table)
     return annotations.dataset(table_images(file, image))
 

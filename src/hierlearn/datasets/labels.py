@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.datasets.tables.read import Columns
-    from hierlearn.datasets.tables.table import TableChunk, TableFile
+    from hierlearn.datasets.tables.table import TableChunk
     from hierlearn.files.locations import Location
 
 
@@ -80,12 +80,12 @@ class Annotations:
     """Collects the labels, splits and ids of a table; equal cells of labels are stored once.
 
     Args:
-        file: the table.
+        path: the table, for errors.
         columns: the roles of its columns.
     """
 
-    def __init__(self, file: TableFile, columns: Columns) -> None:
-        self.path = file.path
+    def __init__(self, path: Location, columns: Columns) -> None:
+        self.path = path
         if isinstance(columns.hierarchy, (str, PurePath)):
             hierarchy = Hierarchy.read(columns.hierarchy, sep=columns.path_sep)
             columns = replace(columns, hierarchy=hierarchy)
@@ -135,8 +135,17 @@ class Annotations:
             kept[np.array(self._splits.get(name, ()), np.int64)] = False
         return np.flatnonzero(kept)
 
-    def dataset(self, inputs: Any, feature_names: Sequence[str] = ()) -> Dataset:
-        """Return the dataset of all rows taken in."""
+    def dataset(
+        self, inputs: Any, feature_names: Sequence[str] = (), *, drop_empty: bool = False
+    ) -> Dataset:
+        """Return the dataset of all rows taken in.
+
+        Args:
+            inputs: of all rows.
+            feature_names: of the inputs.
+            drop_empty: whether to leave out rows without any label that is left, as is done with
+                labels that are joined by ids.
+        """
         if self.columns.split is not None:
             check_splits(self._splits, self.path, self.columns.split)
         columns, given = self.columns, self.columns.hierarchy
@@ -192,7 +201,7 @@ class Annotations:
             label_report=report,
             unseen=unseen_rows(sets, codes, report),
         )
-        joined = columns.labels_by_id is not None
+        joined = columns.labels_by_id is not None or drop_empty
         kept = columns.unknown == "nearest"
         lost = [
             not new and (not kept if old else joined) for old, new in zip(sets, named, strict=True)

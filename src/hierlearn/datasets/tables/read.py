@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.table import TableFile
 
 
-ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore")
+ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore", "embeddings")
 ROWS = 1 << 20  # rows whose labels are parsed at a time
 FIRST = 1000  # rows by which a mixed table is recognized before it is streamed
 
@@ -94,14 +94,33 @@ class Columns:
             named = getattr(self, role)
             if named is not None and not named:
                 raise DataError(f"{role} names no column; name at least one")
-            for name in [named] if isinstance(named, str) else named or ():
+            for name in [str(named)] if isinstance(named, (str, Path)) else named or ():
                 if name in seen:
                     raise DataError(
                         f"column {name!r} is named twice, as {seen[name]} and as {role}; "
                         f"give each column one role"
                     )
                 seen[name] = role
-        self._check_inputs()
+        for other in ("features", "text", "ignore", "column_kinds"):
+            if self.embeddings is not None and getattr(self, other):
+                raise DataError(f"embeddings are the only inputs; leave {other}= out")
+        if self.ignore is not None and not self.takes_rest:
+            only = "features" if self.features is not None else "text"
+            raise DataError(
+                f"{arg('ignore=')} leaves columns out of the inputs, but {arg(f'{only}=')} names "
+                f"those; use one of them, and {arg('column_kinds=')} to say that a column is text"
+            )
+        if self.only_text is not None and self.column_kinds:
+            raise DataError(
+                f"{arg('text')} names {self.text!r} as the only input; leave {arg('column_kinds')} "
+                f"out, or give column_kinds={{{self.text!r}: 'text'}} to read the other columns too"
+            )
+        for name, kind in self.column_kinds.items():
+            check_kind(name, kind)
+        if self.text is not None and (kind := self.column_kinds.get(self.text, "text")) != "text":
+            raise DataError(
+                f"column {self.text!r} is named as text and as {kind}; give it one kind"
+            )
         checked_sep(self.path_sep)
         if isinstance(self.hierarchy, Hierarchy):
             object.__setattr__(self, "sep", self.hierarchy.sep)
@@ -112,36 +131,6 @@ class Columns:
             raise DataError(
                 f"{arg('label_sep')} {label_sep!r} joins labels and sep {sep!r} the names of a "
                 f"path; neither may be empty or part of the other"
-            )
-
-    def _check_inputs(self) -> None:
-        """Refuse choices without effect, and kinds that are none."""
-        if self.embeddings is not None and str(self.embeddings) in self.annotations:
-            raise DataError(
-                f"column {str(self.embeddings)!r} is named twice, as embeddings and as a label, "
-                f"split or id; give each column one role"
-            )
-        for other in ("features", "text", "ignore", "column_kinds"):
-            if self.embeddings is not None and getattr(self, other):
-                raise DataError(f"embeddings are the only inputs; leave {other}= out")
-        only = "features" if self.features is not None else "text"
-        if self.ignore is not None and not self.takes_rest:
-            raise DataError(
-                f"{arg('ignore=')} leaves columns out of the inputs, but {arg(f'{only}=')} names "
-                f"those; use one of them, and {arg('column_kinds=')} to say that a column is text"
-            )
-        if self.only_text is not None and self.column_kinds:
-            raise DataError(
-                f"{arg('text')} names {self.text!r} as the only input; leave {arg('column_kinds')} "
-                "out, or give "
-                f"column_kinds={{{self.text!r}: 'text'}} to read the other columns too"
-            )
-        for name, kind in self.column_kinds.items():
-            check_kind(name, kind)
-        if self.text is not None and self.column_kinds.get(self.text, "text") != "text":
-            raise DataError(
-                f"column {self.text!r} is named as text and as {self.column_kinds[self.text]}; "
-                f"give it one kind"
             )
 
     @property
@@ -166,22 +155,17 @@ class Columns:
     @property
     def annotations(self) -> tuple[str, ...]:
         """The columns of labels, splits and ids."""
-        labels = () if self.label is None else (self.label,)
-        split = () if self.split is None else (self.split,)
-        ids = () if self.id_column is None else (self.id_column,)
-        return (*labels, *(self.levels or ()), *split, *ids)
+        named = (self.label, *(self.levels or ()), self.split, self.id_column)
+        return tuple(name for name in named if name is not None)
 
     def inputs_of(self, file: TableFile) -> tuple[str, ...]:
-        file.check_columns(self.annotations)
-        file.check_columns(self.ignore or ())
+        taken = (*self.annotations, *(self.ignore or ()))
+        file.check_columns(taken)
         if self.embeddings is not None:
             return ()
-        text = () if self.text is None else (self.text,)
+        names = (*(self.features or ()), *(() if self.text is None else (self.text,)))
         if self.takes_rest:
-            taken = {*self.annotations, *(self.ignore or ())}
-            names = tuple(name for name in file.columns if name not in taken)
-        else:
-            names = (*(self.features or ()), *text)
+            names = tuple(name for name in file.columns if name not in {*taken})
         if not names:
             known = quoted(file.columns, most=10)
             raise DataError(
@@ -189,8 +173,7 @@ class Columns:
                 f"column ({arg('text=')})"
             )
         file.check_columns((*names, *self.column_kinds))
-        read = frozenset(names)
-        wrong = [name for name in self.column_kinds if name not in read]
+        wrong = [name for name in self.column_kinds if name not in {*names}]
         if wrong:
             raise DataError(
                 f"{arg('column_kinds')} names {quoted(wrong)}, which is no input; leave it out "
@@ -258,28 +241,14 @@ def read_table(
         DataError: naming the file, the line and the column of what is wrong.
         LabelError: naming the line of a label that the hierarchy does not have.
     """
-    columns = Columns(
-        label,
-        levels,
-        features,
-        text,
-        split,
-        hierarchy,
-        label_sep,
-        sep,
-        id_column,
-        ignore,
-        column_kinds or {},
-        labels_by_id,
-        unknown,
-        embeddings,
-    )
+    given = {name: value for name, value in locals().items() if name not in ("path", "delimiter")}
+    columns = Columns(**given | {"column_kinds": column_kinds or {}})
     file = open_table(path, delimiter)
     names = columns.inputs_of(file)
     vectors = None if embeddings is None else Vectors(embeddings, file)
-    names = names if vectors is None else vectors.columns
+    names = vectors.columns if vectors is not None else names
     table = file.read(list(dict.fromkeys([*columns.annotations, *names])))
-    annotations = Annotations(file, columns)
+    annotations = Annotations(file.path, columns)
     annotations.add(table)
     if vectors is not None:
         vectors.check_count(len(table))
@@ -321,31 +290,22 @@ def stream_table(path: Path | str, *, window: int | None = None, **columns: Any)
     if not file.num_rows:
         raise file.no_rows()
     kind: Kind = "numbers" if roles.only_text is None else "texts"
-    if kind == "numbers":
-        refuse_mixed(file, names, roles)
-    inputs = RowGroups(file, names, kind, window)
-    annotations = Annotations(file, roles)
-    for chunk in file.chunks(roles.annotations, ROWS):
-        annotations.add(chunk)
-    return annotations.dataset(inputs, names if kind == "numbers" else ())
-
-
-def refuse_mixed(file: TableFile, names: Sequence[str], roles: Columns) -> None:
-    """Raise on a mixed table, judged by its first rows: only numbers or one text can be streamed.
-
-    Columns that the user named as features are taken for numbers without a look.
-    """
     remedy = (
         "only numbers, or one column of texts, can be streamed: train without streaming, or choose "
         f"columns with {arg('features=')} or {arg('text=')}"
     )
-    if roles.column_kinds or roles.text is not None:
+    if kind == "numbers" and (roles.column_kinds or roles.text is not None):
         raise DataError(f"{file.path}: {remedy}")
-    if roles.features is not None:
-        return
-    first = next(iter(file.chunks(names, FIRST)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
-        kinds = type_columns(first, names, {}, chosen=True).kinds
-    if any(kind != "number" for kind in kinds.values()):
-        raise DataError(f"{file.path} is a mixed table of {columns_summary(kinds, {})}; {remedy}")
+    if kind == "numbers" and roles.features is None:  # those that are named are taken for numbers
+        first = next(iter(file.chunks(names, FIRST)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ColumnWarning)
+            kinds = type_columns(first, names, {}, chosen=True).kinds
+        if any(one != "number" for one in kinds.values()):
+            what = columns_summary(kinds, {})
+            raise DataError(f"{file.path} is a mixed table of {what}; {remedy}")
+    inputs = RowGroups(file, names, kind, window)
+    annotations = Annotations(file.path, roles)
+    for chunk in file.chunks(roles.annotations, ROWS):
+        annotations.add(chunk)
+    return annotations.dataset(inputs, names if kind == "numbers" else ())
