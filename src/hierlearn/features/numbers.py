@@ -19,14 +19,14 @@ outweigh all other inputs.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import DataError, HierlearnError, unknown_name
-from hierlearn.features.preprocessor import Preprocessor, integer_option, stored
+from hierlearn.errors import DataError
+from hierlearn.features.preprocessor import Preprocessor, integer_option, stored, stored_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,10 +50,6 @@ class NumberPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
 
     reads: ClassVar[Kind] = "numbers"
     _missing: NDArray[np.int64] | None = None  # (D,) training values that were missing
-
-    def _check_fitted(self) -> None:
-        if self._missing is None:
-            raise self._not_fitted()
 
     @property
     def missing(self) -> NDArray[np.int64]:
@@ -87,21 +83,17 @@ class NumberPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
 class NumericPreprocessor(NumberPreprocessor):
     """Fill in missing numbers, then scale every column to mean 0 and standard deviation 1.
 
-    NaN means missing; infinity is refused. A column that is constant over the training rows is only
-    centered. A column without any training value becomes 0 for all rows, because no model can have
-    learned from it.
+    NaN means missing and becomes the mean; infinity is refused. A column that is constant over the
+    training rows is only centered. A column without any training value becomes 0 for all rows,
+    because no model can have learned from it.
 
     Args:
-        impute: what a missing number becomes; "mean" is the mean of the column's training values.
         standardize: whether to center and scale; otherwise numbers only become float32.
     """
 
     name: ClassVar[str] = "numeric"
 
-    def __init__(self, *, impute: Literal["mean"] = "mean", standardize: bool = True) -> None:
-        if impute != "mean":
-            raise HierlearnError(unknown_name("impute", impute, ["mean"]))
-        self.impute = impute
+    def __init__(self, *, standardize: bool = True) -> None:
         self.standardize = standardize
         self._mean = np.zeros(0)  # (D,)
         self._scale = np.ones(0)  # (D,)
@@ -162,37 +154,24 @@ class NumericPreprocessor(NumberPreprocessor):
 
     def as_module(self) -> nn.Module:
         """Return the fitted transform as a torch module, for export."""
-        self._check_fitted()
+        if self._missing is None:
+            raise self._not_fitted()
         return Standardize(self._mean, self._scale, self._observed, scaled=self.standardize)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings, and the arrays mean, scale, observed and missing, each (D,)."""
-        settings = {"name": self.name, "impute": self.impute, "standardize": self.standardize}
-        arrays = {
-            "mean": self._mean,
-            "scale": self._scale,
-            "observed": self._observed,
-            "missing": self.missing,
-        }
-        return settings, {key: array.copy() for key, array in arrays.items()}
+        missing = self.missing
+        arrays = {name: getattr(self, f"_{name}").copy() for name in ("mean", "scale", "observed")}
+        return {"name": self.name, "standardize": self.standardize}, {**arrays, "missing": missing}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""
-        new = cls(
-            impute=stored(settings, "impute"), standardize=bool(stored(settings, "standardize"))
-        )
-        keys = ("mean", "scale", "observed", "missing")
-        mean, scale, observed, missing = (stored(arrays, key) for key in keys)
-        if not mean.shape == scale.shape == observed.shape == missing.shape == (mean.size,):
-            raise DataError(
-                f"the stored preprocessor is damaged: mean {mean.shape}, scale {scale.shape}, "
-                f"observed {observed.shape} and missing {missing.shape} must have the same length"
-            )
-        new._mean = mean.astype(np.float64)
-        new._scale = scale.astype(np.float64)
-        new._observed = observed.astype(bool)
-        new._missing = missing.astype(np.int64)
+        new = cls(standardize=bool(stored(settings, "standardize")))
+        kinds = {"mean": float, "scale": float, "observed": bool, "missing": np.int64}
+        size = (stored(arrays, "mean").size,)
+        for name, kind in kinds.items():
+            setattr(new, f"_{name}", stored_array(arrays, name, size).astype(kind))
         return new
 
 
@@ -270,13 +249,15 @@ class PiecewiseLinearPreprocessor(NumberPreprocessor):
     @property
     def columns(self) -> int:
         """W, the number of bins of all columns."""
-        self._check_fitted()
+        if self._missing is None:
+            raise self._not_fitted()
         return len(self._mean)
 
     @property
     def edges(self) -> list[NDArray[np.float64]]:
         """The edges of the bins of each column; empty for a column without bins."""
-        self._check_fitted()
+        if self._missing is None:
+            raise self._not_fitted()
         return [one.copy() for one in self._edges]
 
     def fit_parts(self, parts: Parts) -> Self:
@@ -318,7 +299,8 @@ class PiecewiseLinearPreprocessor(NumberPreprocessor):
 
     def as_module(self) -> nn.Module:
         """Return the fitted transform as a torch module, for export."""
-        self._check_fitted()
+        if self._missing is None:
+            raise self._not_fitted()
         return PiecewiseLinear(self._bins, self._mean, self._scale)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -341,20 +323,14 @@ class PiecewiseLinearPreprocessor(NumberPreprocessor):
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""
         new = cls(bins=stored(settings, "bins"))
-        keys = ("edges", "sizes", "missing", "mean", "scale")
-        edges, sizes, missing, mean, scale = (stored(arrays, key) for key in keys)
-        outputs = int(np.maximum(sizes - 1, 1).sum())
-        right = (edges.shape == (sizes.sum(),), sizes.shape == missing.shape == (sizes.size,))
-        if not (all(right) and mean.shape == scale.shape == (outputs,)):
-            raise DataError(
-                f"the stored preprocessor is damaged: edges {edges.shape}, missing "
-                f"{missing.shape}, mean {mean.shape} and scale {scale.shape} must match the "
-                f"{sizes.sum()} edges and {outputs} bins of {sizes.size} columns"
-            )
-        new._edges = np.split(edges.astype(np.float64), np.cumsum(sizes)[:-1]) if sizes.size else []
+        sizes = stored(arrays, "sizes")
+        outputs = (int(np.maximum(sizes - 1, 1).sum()),)
+        new._missing = stored_array(arrays, "missing", sizes.shape).astype(np.int64)
+        new._mean = stored_array(arrays, "mean", outputs).astype(np.float64)
+        new._scale = stored_array(arrays, "scale", outputs).astype(np.float64)
+        edges = stored_array(arrays, "edges", (int(sizes.sum()),)).astype(np.float64)
+        new._edges = np.split(edges, np.cumsum(sizes)[:-1]) if sizes.size else []
         new._bins = Bins.from_edges(new._edges)
-        new._mean, new._scale = mean.astype(np.float64), scale.astype(np.float64)
-        new._missing = missing.astype(np.int64)
         return new
 
 

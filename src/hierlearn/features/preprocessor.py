@@ -161,6 +161,18 @@ def stored(mapping: Mapping[str, Any], key: str) -> Any:
     return mapping[key]
 
 
+def stored_array(
+    arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Return an array of a stored state, or refuse one of another shape."""
+    found: NDArray[Any] = stored(arrays, key)
+    if found.shape != shape:
+        raise DataError(
+            f"the stored preprocessor is damaged: {key} {found.shape} must have shape {shape}"
+        )
+    return found
+
+
 def nest(prefix: object, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part under names that begin with its own."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}

@@ -37,6 +37,7 @@ from hierlearn.features.preprocessor import (
     nest,
     nested,
     stored,
+    stored_array,
 )
 from hierlearn.features.texts import TextPreprocessor
 from hierlearn.hierarchy.names import is_frame
@@ -565,14 +566,10 @@ class DateParts:
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> DateParts:
         """Restore fitted dates."""
-        mean, scale = stored(arrays, "mean"), stored(arrays, "scale")
-        if not mean.shape == scale.shape == (2,):
-            raise DataError(
-                f"the stored preprocessor is damaged: mean {mean.shape} and scale {scale.shape} of "
-                f"dates must be (2,)"
-            )
-        timed = bool(stored(settings, "timed"))
-        return cls(mean.astype(np.float64), scale.astype(np.float64), timed=timed)
+        mean, scale = (
+            stored_array(arrays, name, (2,)).astype(np.float64) for name in ("mean", "scale")
+        )
+        return cls(mean, scale, timed=bool(stored(settings, "timed")))
 
 
 def date_parts(values: Dates) -> dict[str, NDArray[np.float64]]:

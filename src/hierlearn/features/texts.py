@@ -25,7 +25,14 @@ from hierlearn.features.ngrams import (
     in_chunks,
     takes_kernels,
 )
-from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
+from hierlearn.features.preprocessor import (
+    Preprocessor,
+    integer_option,
+    nest,
+    nested,
+    stored,
+    stored_array,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -192,17 +199,12 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""
         new = cls(**{name: stored(settings, name) for name in cls.options()})
-        idf = stored(arrays, "idf")
         parts = [stored(arrays, name).astype(np.uint8) for name in BLOCKS]
         joined = [part.tobytes().decode("utf-8", "surrogatepass") for part in parts]
         new._vocabulary = Vocabulary(new._reading, joined)
-        count, distinct = new._vocabulary.columns, sum(map(len, new._vocabulary.index))
-        if idf.shape != (distinct,) or count != distinct:
-            raise DataError(
-                f"the stored preprocessor is damaged: {count} words, of which {distinct} differ, "
-                f"must match idf {idf.shape}"
-            )
-        new._idf = idf.astype(np.float32)
+        if new._vocabulary.columns != sum(map(len, new._vocabulary.index)):
+            raise DataError("the stored preprocessor is damaged: a word occurs twice")
+        new._idf = stored_array(arrays, "idf", (new._vocabulary.columns,)).astype(np.float32)
         return new
 
     def _fitted(self) -> Vocabulary:
@@ -309,10 +311,6 @@ class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
         new = cls(stored(settings, "size"))
         new.texts = TextPreprocessor.from_state(stored(settings, "texts"), nested("texts", arrays))
         directions = stored(arrays, "directions")
-        if directions.ndim != 2 or len(directions) != new.texts.columns:
-            raise DataError(
-                f"the stored preprocessor is damaged: directions {directions.shape} must have "
-                f"{new.texts.columns:,} rows, one per n-gram"
-            )
-        new._directions = directions.astype(np.float16)
+        shape = (new.texts.columns, *directions.shape[1:2])
+        new._directions = stored_array(arrays, "directions", shape).astype(np.float16)
         return new
