@@ -66,5 +66,5 @@ def test_what_is_refused():
         LatentPreprocessor().transform(["oak"])
     settings, arrays = LatentPreprocessor(2).fit(texts()).state()
     arrays["directions"] = arrays["directions"][1:]
-    with pytest.raises(DataError, match="one per n-gram"):
+    with pytest.raises(DataError, match="damaged: directions"):
         from_state(settings, arrays)
