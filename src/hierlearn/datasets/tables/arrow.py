@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -72,15 +72,12 @@ class ArrowChunk(TableChunk):
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
             return super().distinct(name)
         found = column.dictionary_encode(null_encoding="encode")
-        parts = found.chunks if hasattr(found, "chunks") else [found]
-        if not parts:
-            return [], np.zeros(0, dtype=np.int64)
+        found = found.combine_chunks() if hasattr(found, "chunks") else found
         try:
-            values = parts[0].dictionary.to_pylist()  # the same of all parts
+            values: list[Any] = found.dictionary.to_pylist()
         except ValueError:  # not UTF-8
             raise self._unreadable(name) from None
-        codes = [part.indices.to_numpy(zero_copy_only=False) for part in parts]
-        return values, np.concatenate(codes).astype(np.int64)
+        return values, found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def declared_kind(self, name: str) -> str | None:
         """Return "category" for a column that stores its values in a dictionary."""
@@ -142,15 +139,15 @@ class ParquetFile(TableFile):
         check_schemas(self.files, [schema for _, schema in footers])
         self.columns = tuple(footers[0][1].names)
         refuse_duplicates(self.columns, str(path))
-        groups = [
-            (file, number, metadata.row_group(number))
+        self._groups = [
+            (file, number)
             for file, metadata in enumerate(self._metadata)
             for number in range(metadata.num_row_groups)
         ]
-        self._groups = [(file, number) for file, number, _ in groups]
-        self.group_bytes = [group.total_byte_size for *_, group in groups]
-        self.group_offsets = starts([group.num_rows for *_, group in groups])
-        self.file_offsets = starts([metadata.num_rows for metadata in self._metadata])
+        groups = [self._metadata[file].row_group(number) for file, number in self._groups]
+        self.group_bytes = [group.total_byte_size for group in groups]
+        self.group_offsets = np.cumsum([0, *(group.num_rows for group in groups)])
+        self.file_offsets = np.cumsum([0, *(one.num_rows for one in self._metadata)])
         self.num_rows = int(self.group_offsets[-1])
         names = [one.name for one in self.files]
         self._names = names if len({*names}) == len(names) else [str(one) for one in self.files]
@@ -177,7 +174,7 @@ class ParquetFile(TableFile):
         if self.within.rows is not None:  # a part of one file, out of the row groups that hold it
             begin, rows = self.within.before, self.within.rows
             first = int(np.searchsorted(self.group_offsets, begin, side="right")) - 1
-            end = int(np.searchsorted(self.group_offsets, begin + rows, side="left"))
+            end = int(np.searchsorted(self.group_offsets, begin + rows))
             size = rows_per_chunk or rows
             with opened_parquet(self.files[0], self._metadata[0]) as file:
                 batches = file.iter_batches(
@@ -316,26 +313,21 @@ def texts_in_memory(path: Location, metadata: Any, columns: list[str]) -> dict[s
     return found
 
 
-def starts(counts: Sequence[int]) -> NDArray[np.int64]:
-    """Return where each of some parts begins, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
 def check_schemas(files: Sequence[Location], schemas: Sequence[Any]) -> None:
     """Raise unless all files have the same columns with the same types."""
-    first, remedy = schemas[0], "write all files with one schema"
-    for path, schema in zip(files[1:], schemas[1:], strict=True):
-        for name in first.names:
-            if name not in schema.names:
+    first, *others = ({field.name: field.type for field in schema} for schema in schemas)
+    remedy = "write all files with one schema"
+    for path, kinds in zip(files[1:], others, strict=True):
+        for name in dict.fromkeys((*first, *kinds)):
+            if name not in kinds:
                 raise DataError(f"{path} lacks the column {name!r} of {files[0]}; {remedy}")
-            own, kind = schema.field(name).type, first.field(name).type
-            if own != kind:
+            if name not in first:
+                raise DataError(f"{path} has the column {name!r}, but {files[0]} not; {remedy}")
+            if kinds[name] != first[name]:
+                own, kind = kinds[name], first[name]
                 raise DataError(
                     f"{path}: column {name!r} holds {own}, but {kind} in {files[0]}; {remedy}"
                 )
-        for name in schema.names:
-            if name not in first.names:
-                raise DataError(f"{path} has the column {name!r}, but {files[0]} not; {remedy}")
 
 
 @contextmanager
@@ -461,7 +453,7 @@ class FileLine(int):
         return format(self.shown, spec)
 
 
-class FileLines(Sequence[int]):
+class FileLines(Sequence[Any]):
     """The lines of consecutive rows.
 
     Args:
@@ -476,11 +468,7 @@ class FileLines(Sequence[int]):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @overload
-    def __getitem__(self, row: int) -> int: ...
-    @overload
-    def __getitem__(self, row: slice) -> FileLines: ...
-    def __getitem__(self, row: int | slice) -> int | FileLines:
+    def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             return FileLines(self.numbers[row], self.offsets, self.names)
         found = FileLine(self.numbers[row])

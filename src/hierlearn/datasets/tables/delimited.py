@@ -9,6 +9,8 @@ is read as text, so that ``007`` and ``NA`` stay what they are.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from importlib.util import find_spec
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -159,12 +161,10 @@ class DelimitedFile(TableFile):
             if block is None or parsed is None:
                 break
             table, ends = parsed
-            if isinstance(ends, range):
-                ends = range(ends.start + lines, ends.stop + lines)
-            else:
-                ends = [line + lines for line in ends]
             if table.num_rows:
-                yield table, ends
+                is_range = isinstance(ends, range)
+                first, last = lines + ends[0], lines + ends[-1]
+                yield table, range(first, last + 1) if is_range else [one + lines for one in ends]
             left = None if left is None else left - table.num_rows
             offset += len(block)
             lines += block.count(b"\n")
@@ -182,11 +182,7 @@ class DelimitedFile(TableFile):
 
 def has_arrow() -> bool:
     """Whether pyarrow can read CSV files."""
-    try:
-        import pyarrow.csv  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("pyarrow") is not None
 
 
 # ---------------------------------------- through pyarrow
@@ -207,10 +203,10 @@ class TextChunk(ArrowChunk):
             column = self.columns[name]
             if 2 * len(pc.unique(column.slice(0, FIRST))) < min(len(column), FIRST):
                 values, codes = self.distinct(name)
-                found = np.array(values, dtype=object)[codes]
+                found = np.array(values, dtype=object)[codes].tolist()
             else:
-                found = pc.fill_null(column, "").to_numpy(zero_copy_only=False)
-            self._last = (name, list(map(str.strip, found.tolist())))
+                found = pc.fill_null(column, "").to_numpy(zero_copy_only=False).tolist()
+            self._last = (name, list(map(str.strip, found)))
         return self._last[1]
 
     def distinct(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
@@ -244,25 +240,20 @@ class TextChunk(ArrowChunk):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        def cast(column: Any) -> Any:
-            if len(column) > FIRST:
-                pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
-            return pc.cast(column, pa.float64())
-
         column = self.columns[name]
-        try:
-            try:
-                numbers = cast(column)
-            except pa.ArrowInvalid:
-                trimmed = pc.utf8_trim(column, characters=BLANKS)
-                numbers = cast(pc.if_else(pc.equal(trimmed, ""), None, trimmed))
-        except pa.ArrowInvalid:
-            return parse_numbers(self.cells(name))
-        values = numbers.to_numpy(zero_copy_only=False)
-        missing = np.isnan(values)
-        if np.count_nonzero(missing) > numbers.null_count:
-            return parse_numbers(self.cells(name))  # such as nan, which means missing
-        return values, missing
+        for trimmed in (False, True):
+            if trimmed:
+                column = pc.utf8_trim(column, characters=BLANKS)
+                column = pc.if_else(pc.equal(column, ""), None, column)
+            with suppress(pa.ArrowInvalid):
+                pc.cast(column.slice(0, FIRST), pa.float64())  # a long column takes long to fail
+                numbers = pc.cast(column, pa.float64())
+                values = numbers.to_numpy(zero_copy_only=False)
+                missing = np.isnan(values)
+                if np.count_nonzero(missing) == numbers.null_count:
+                    return values, missing
+                break  # such as nan, which means missing
+        return parse_numbers(self.cells(name))
 
 
 def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[int]]:
