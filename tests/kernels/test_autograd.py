@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import softplus
 
 from hierlearn.kernels import hcl as kernels
+from hierlearn.kernels.hcl_plan import KernelSpec, SelectionOptions
 from kernels.kernel_cases import (
     DEVICE,
     batch,
@@ -86,8 +87,8 @@ class KernelLoss:
     """The kernels with a differentiable twin; remembers the class weights of the last call."""
 
     def __init__(self, *, selects, differentiable=plain_loss):
-        selection = kernels.SelectionOptions(0.25, False, False) if selects else None
-        spec = kernels.KernelSpec(SIZES, 1.0, mean=True, selection=selection)
+        selection = SelectionOptions(0.25, False, False) if selects else None
+        spec = KernelSpec(SIZES, 1.0, mean=True, selection=selection)
         self.kernels, self.selects = kernels.Kernels(spec), selects
         self.differentiable = differentiable
         self.weights = torch.linspace(0.3, 1, sum(SIZES), device=DEVICE)

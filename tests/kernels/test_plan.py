@@ -5,6 +5,7 @@ import torch
 
 from hierlearn.kernels import hcl as kernels
 from hierlearn.kernels import plan as plans
+from hierlearn.kernels.hcl_plan import KernelSpec
 from kernels.kernel_cases import DEVICE
 
 
@@ -35,7 +36,7 @@ def test_arrays_in_one_block_are_aligned_and_do_not_overlap():
 
 
 def kernels_of_two_levels():
-    spec = kernels.KernelSpec((2, 3), 1.0, mean=True, selection=None)
+    spec = KernelSpec((2, 3), 1.0, mean=True, selection=None)
     return kernels.Kernels(spec)
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hierlearn.kernels import hcl as kernels
+from hierlearn.kernels.hcl_plan import KernelSpec, LaunchPlan, SelectionOptions
 from hierlearn.losses import select_classes
 from kernels.kernel_cases import DEVICE, few_and_many
 from tolerances import FLOAT32
@@ -14,10 +15,10 @@ from tolerances import FLOAT32
 def select(sums, errors, *, floor=0.0, threshold=None):
     """Return what the kernels select for these class sums and errors, and the loss."""
     count = len(sums)
-    selection = kernels.SelectionOptions(floor, False, threshold is not None)
-    spec = kernels.KernelSpec((count,), 1.0, mean=False, selection=selection)
+    selection = SelectionOptions(floor, False, threshold is not None)
+    spec = KernelSpec((count,), 1.0, mean=False, selection=selection)
     x = torch.zeros(1, count, device=DEVICE)
-    plan = kernels.LaunchPlan(spec, x, x.byte(), None)
+    plan = LaunchPlan(spec, x, x.byte(), None)
     block = torch.zeros(plan.memory.size, dtype=torch.uint8, device=DEVICE)
     plan.memory.array(block, "partials")[:count] = sums.to(DEVICE)
     plan.memory.array(block, "counts")[0] = errors

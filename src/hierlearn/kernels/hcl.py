@@ -18,9 +18,8 @@ from hierlearn.kernels.autograd import with_gradients
 from hierlearn.kernels.hcl_plan import (
     KernelSpec,
     LaunchPlan,
-    SelectionOptions,
 )
-from hierlearn.kernels.plan import FLOAT, cached, scalar_one
+from hierlearn.kernels.plan import FLOAT, cached
 from hierlearn.kernels.tree_plan import TreePlan
 
 if TYPE_CHECKING:
@@ -32,21 +31,6 @@ if TYPE_CHECKING:
     Weigh = Callable[[Tensor, Tensor], Tensor | None]
     Differentiable = Callable[[Tensor, Tensor, Tensor | None, Tensor], Tensor]
 
-__all__ = [
-    "LOGITS",
-    "KernelSpec",
-    "Kernels",
-    "LaunchPlan",
-    "SelectionOptions",
-    "Workspace",
-    "key_of",
-    "scalar_one",
-    "step",
-    "sweep_down",
-    "sweep_up",
-]
-
-LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 LABELS = (torch.bool, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -103,7 +87,46 @@ class Kernels:
                 so that it can be differentiated again.
         """
         x, y, m, plan = self.prepare(logits, targets, mask)
-        return step(plan, x, y, m, threshold, on_result, weigh, differentiable)
+        learns, data = torch.is_grad_enabled() and x.requires_grad, x.detach()
+        block, batch = plan.new_block(), (data, y, y if m is None else m)
+        weights, ready = None, []
+        if weigh is not None:
+            plan.run(DOWN, block, batch)
+            found = Workspace(plan, block)
+            sums = found.array("sums")
+            weights = weigh(sums, found.errors)
+            weights = torch.ones_like(sums) if weights is None else weights
+            # Not a matmul, which autocast would compute in half precision.
+            loss = (sums * weights).sum() * found.array("stats")[1]
+        else:
+            loss = torch.empty_like(plan.one)
+            tensors = (*batch, plan.one if threshold is None else aligned(threshold), loss)
+            if learns and plan.is_small:  # a launch costs less here than in autograd's own thread
+                ready.append(torch.empty_like(data, memory_format=torch.contiguous_format))
+                plan.run(FULL_STEP, block, (*tensors, plan.one, ready[0]))
+            else:
+                plan.run(SELECT, block, tensors)
+        if on_result is not None:
+            on_result(plan, block)
+        if not learns:
+            return loss
+
+        def backward(saved: Any, grads: Any, _: Any) -> tuple[Tensor]:
+            if ready:  # a second pass through a retained graph makes it again
+                return (ready.pop().mul_(grads[0]),)
+            x, y, m, block, weights = saved
+            arrays = {} if weights is None else {"weights": weights}
+            return (sweep_up(plan, x, y, m, block, grads[0], **arrays),)
+
+        def plain(x: Tensor) -> Tensor:
+            assert differentiable is not None
+            # A view of the workspace, whose memory lives as long as the graph of the gradient.
+            used = Workspace(plan, block).array("weights") if weights is None else weights
+            return differentiable(x, y, m, used)
+
+        saved = (data, y, m, block, weights)
+        (loss,) = with_gradients((loss,), (x,), backward, plain, saved)
+        return loss
 
     def prepare(
         self, x: Tensor, y: Tensor, m: Tensor | None
@@ -129,51 +152,6 @@ def key_of(x: Tensor, y: Tensor, m: Tensor | None) -> tuple[Any, ...]:
     return *key, m.shape, m.stride(), m.dtype, m.data_ptr() % 32, m.get_device()
 
 
-def step(
-    plan: LaunchPlan,
-    x: Tensor,
-    y: Tensor,
-    m: Tensor | None,
-    threshold: Tensor | None = None,
-    on_result: OnResult | None = None,
-    weigh: Weigh | None = None,
-    differentiable: Differentiable | None = None,
-) -> Tensor:
-    """Return the loss of tensors that fit a plan; see ``Kernels``."""
-    learns, logits = torch.is_grad_enabled() and x.requires_grad, x.detach()
-    weights, ready = None, []
-    if weigh is None and learns and plan.is_small:
-        # A launch costs less here than in autograd's own thread.
-        block, loss, gradient = full_step(plan, logits, y, m, threshold)
-        ready.append(gradient)
-    elif weigh is None:
-        block, loss = select(plan, logits, y, m, threshold)
-    else:
-        block = sweep_down(plan, logits, y, m)
-        loss, weights = weighted(plan, block, weigh)
-    if on_result is not None:
-        on_result(plan, block)
-    if not learns:
-        return loss
-
-    def backward(saved: Any, grads: Any, _: Any) -> tuple[Tensor]:
-        if ready:  # a second pass through a retained graph makes it again
-            return (ready.pop().mul_(grads[0]),)
-        x, y, m, block, weights = saved
-        arrays = {} if weights is None else {"weights": weights}
-        return (sweep_up(plan, x, y, m, block, grads[0], **arrays),)
-
-    def plain(x: Tensor) -> Tensor:
-        assert differentiable is not None
-        # A view of the workspace, whose memory lives as long as the graph of the gradient.
-        used = Workspace(plan, block).array("weights") if weights is None else weights
-        return differentiable(x, y, m, used)
-
-    saved = (logits, y, m, block, weights)
-    (loss,) = with_gradients((loss,), (x,), backward, plain, saved)
-    return loss
-
-
 # ---------------------------------------- steps
 
 # The name of a part of a plan, then its tensors.
@@ -188,41 +166,6 @@ def sweep_down(plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None) -> Tens
     block = plan.new_block()
     plan.run(DOWN, block, (x, y, y if m is None else m))
     return block
-
-
-def select(
-    plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Sweep the levels from the top, select and weigh; return the block of memory and the loss."""
-    block, loss = plan.new_block(), torch.empty_like(plan.one)
-    limit = plan.one if threshold is None else aligned(threshold)
-    plan.run(SELECT, block, (x, y, y if m is None else m, limit, loss))
-    return block, loss
-
-
-def full_step(
-    plan: LaunchPlan, x: Tensor, y: Tensor, m: Tensor | None, threshold: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Do forward and backward at once; return the block of memory, the loss and its gradient."""
-    one = plan.one
-    block, loss = plan.new_block(), torch.empty_like(one)
-    gradient = torch.empty_like(x, memory_format=torch.contiguous_format)
-    limit = one if threshold is None else aligned(threshold)
-    plan.run(FULL_STEP, block, (x, y, y if m is None else m, limit, loss, one, gradient))
-    return block, loss, gradient
-
-
-def weighted(
-    plan: LaunchPlan, block: Tensor, weigh: Callable[[Tensor, Tensor], Tensor | None]
-) -> tuple[Tensor, Tensor]:
-    """Ask the caller for the class weights; return the loss and the weights."""
-    workspace = Workspace(plan, block)
-    sums = workspace.array("sums")
-    weights = weigh(sums, workspace.errors)
-    if weights is None:
-        weights = torch.ones_like(sums)
-    # Not a matmul, which autocast would compute in half precision.
-    return (sums * weights).sum() * workspace.array("stats")[1], weights
 
 
 def sweep_up(

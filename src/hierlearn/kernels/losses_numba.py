@@ -360,28 +360,9 @@ def bce(begin: int, end: int, x: Any, y: Any, mask: Any, dx: Any, losses: Any, s
         if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
-        known = row_of(mask, i)
-        if len(known):
-            losses[i] = bce_known(x[i], y[i], known, row_of(dx, i), scale)
-        else:
-            given = row_of(dx, i)
-            given[:] = F(0.0)
-            losses[i] = add_bce(x[i], y[i], given, F(0.0), scale)
-
-
-@part(SUMS)
-def bce_known(x: Any, y: Any, known: Any, dx: Any, scale: Any) -> Any:
-    """Return the summed loss of the known entries of a row and write its gradient."""
-    total = F(0.0)
-    for c in range(len(x)):
-        value = max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
-        total += value if known[c] else F(0.0)
-    for c in range(len(dx)):
-        e = exp(-abs(x[c]))
-        s = F(1.0) / (F(1.0) + e)
-        value = scale * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
-        dx[c] = value if known[c] else F(0.0)
-    return total * scale
+        given = row_of(dx, i)
+        given[:] = F(0.0)
+        losses[i] = add_bce(x[i], y[i], row_of(mask, i), given, F(0.0), scale)
 
 
 @kernel
@@ -513,21 +494,22 @@ def mcloss(
                 c = row.positives[place]
                 dx[i, c] -= row.kept[c]
         if bce_weight > F(0.0):
-            losses[i] += add_bce(x[i], y[i], row_of(dx, i), weight, bce_weight)
+            losses[i] += add_bce(x[i], y[i], mask[0], row_of(dx, i), weight, bce_weight)
 
 
 @part(SUMS)
-def add_bce(x: Any, y: Any, dx: Any, weight: Any, bce_weight: Any) -> Any:
+def add_bce(x: Any, y: Any, known: Any, dx: Any, weight: Any, bce_weight: Any) -> Any:
     """Return the weighted bce of a row, and add its gradient to ``weight`` times what is there."""
     total = F(0.0)
-    if len(dx) == 0:
-        for c in range(len(x)):
-            total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(exp(-abs(x[c])))
-    for c in range(len(dx)):
+    masked = len(known) > 0
+    for c in range(len(x)):
         e = exp(-abs(x[c]))
         s = F(1.0) / (F(1.0) + e)
-        total += max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e)
-        dx[c] = weight * dx[c] + bce_weight * ((s if x[c] >= F(0.0) else e * s) - F(y[c]))
+        here = F(1.0) if not masked or known[c] else F(0.0)
+        total += here * (max(x[c], F(0.0)) - F(y[c]) * x[c] + log1p(e))
+        if len(dx):
+            slope = (s if x[c] >= F(0.0) else e * s) - F(y[c])
+            dx[c] = weight * dx[c] + here * bce_weight * slope
     return total * bce_weight
 
 

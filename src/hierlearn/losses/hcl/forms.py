@@ -21,6 +21,8 @@ from torch import Tensor
 from hierlearn.kernels import choose, cpu
 from hierlearn.kernels import hcl as kernels
 from hierlearn.kernels.autograd import with_gradient
+from hierlearn.kernels.hcl_plan import KernelSpec, SelectionOptions
+from hierlearn.kernels.plan import scalar_one
 from hierlearn.links import HeadOutput, link_kind
 from hierlearn.losses.bases import BCE
 from hierlearn.losses.loss import safe_divisor
@@ -165,7 +167,7 @@ class TritonForm:
     def gradient(self, weights: Tensor) -> Tensor:
         """Return the gradient."""
         x, y, m, plan = self.batch
-        one = kernels.scalar_one(x.device)
+        one = scalar_one(x.device)
         return kernels.sweep_up(plan, x, y, m, None, one, x, weights=weights.float(), **self.kept)
 
 
@@ -237,18 +239,18 @@ def triton_loss(
     )
 
 
-def spec_of(loss: HCLLoss, link: Link, selects: bool) -> kernels.KernelSpec:
+def spec_of(loss: HCLLoss, link: Link, selects: bool) -> KernelSpec:
     """Return what the kernels compute for a loss, with or without the selection."""
     base: Any = loss.base
     selection = None
     if selects:
         fixed = loss.threshold is not None
-        selection = kernels.SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
+        selection = SelectionOptions(loss.floor, loss.normalize == "mean", fixed)
     spec = (loss.level_sizes, base.scale, loss.reduction == "mean", selection)
     if not choose.TABLE[key_of(loss, link)].tree:
-        return kernels.KernelSpec(*spec)
+        return KernelSpec(*spec)
     softmax, bound = link_kind(link) == "softmax", loss.scope == "ancestors"
-    return kernels.KernelSpec(*spec, link.label_space.layout, softmax, bound)
+    return KernelSpec(*spec, link.label_space.layout, softmax, bound)
 
 
 def recorder(loss: HCLLoss, member: int | None) -> Any:
