@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.compare import compare
     from hierlearn.lab.suites import SUITES, compare_suite
-    from hierlearn.links import LINKS, HeadOutput, fit_temperature, from_similarities
+    from hierlearn.links import LINKS, HeadOutput, from_similarities
     from hierlearn.losses import LOSSES, HCLLoss, targets_from_indices
     from hierlearn.memory import NeighborHead
     from hierlearn.metrics import METRICS
@@ -42,7 +42,7 @@ _NAMES = {  # by the module that they are loaded from
     "hierlearn.hierarchy.labels": ("Labels",),
     "hierlearn.lab.compare": ("compare",),
     "hierlearn.lab.suites": ("SUITES", "compare_suite"),
-    "hierlearn.links": ("HeadOutput", "LINKS", "fit_temperature", "from_similarities"),
+    "hierlearn.links": ("HeadOutput", "LINKS", "from_similarities"),
     "hierlearn.losses": ("HCLLoss", "LOSSES", "targets_from_indices"),
     "hierlearn.memory": ("NeighborHead",),
     "hierlearn.metrics": ("METRICS",),
@@ -83,7 +83,6 @@ __all__ = [
     "compare_suite",
     "cross_val_proba",
     "evaluate",
-    "fit_temperature",
     "from_similarities",
     "join_levels",
     "load",

@@ -5,11 +5,11 @@ import random
 import pytest
 import torch
 
-from hierlearn import Hierarchy, LabelSpace, fit_temperature, from_similarities
+from hierlearn import Hierarchy, LabelSpace, from_similarities
 from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
 from losses.random_batches import random_hierarchy
-from reference.similarities import log_likelihood, node_probabilities
+from reference.similarities import node_probabilities
 
 TREE = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
 
@@ -79,31 +79,6 @@ def test_output_goes_to_decoders():
     assert make_decoder(TREE, "stop", threshold=0.9)(found).tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4, 7])
-def test_the_fitted_temperature_is_a_maximum_of_the_likelihood(seed):
-    space, classes, _ = draw(seed)
-    if len(space.terminals) < 2:
-        pytest.skip("one class is always right")
-    rng = random.Random(seed)
-    true = [rng.choice(space.terminals.tolist()) for _ in range(40)]
-    rows = [[rng.gauss(0.6 * (c == t), 0.5) for c in classes] for t in true]
-    targets = space.hierarchy.encode([[space.hierarchy.names[t]] for t in true])
-    x = torch.tensor(rows, dtype=torch.float64)
-    best = fit_temperature(x, targets, space, classes=classes)
-    given = (rows, true, classes, parents_of(space), space.terminals.tolist())
-    values = [log_likelihood(*given, best * change) for change in (0.9, 1.0, 1.1)]
-    assert values[1] > max(values[0], values[2])
-
-
-def test_rows_without_one_terminal_class_do_not_count():
-    targets = TREE.encode([["cat"], ["plant"], ["animal"], ["cat", "dog"]])
-    x = torch.tensor([[0.1, 0.5, 0.3], [0.5, 0.4, 0.1], [9.0, 0.0, 0.0], [0.0, 9.0, 0.0]])
-    some = fit_temperature(x[:2], targets[:2], TREE)
-    assert fit_temperature(x, targets, TREE) == pytest.approx(some)
-    with pytest.raises(HierlearnError, match="none of 2 rows has one terminal class"):
-        fit_temperature(x[2:], targets[2:], TREE)
-
-
 def test_half_precision_and_no_rows():
     x = torch.randn(3, 3).bfloat16()
     found = from_similarities(x, TREE)
@@ -131,8 +106,3 @@ def test_half_precision_and_no_rows():
 def test_refusals(values, options, message):
     with pytest.raises(HierlearnError, match=message):
         from_similarities(values, TREE, **options)
-
-
-def test_targets_of_another_shape_are_refused():
-    with pytest.raises(HierlearnError, match=r"targets \(2, 4\) must be \(1, 4\)"):
-        fit_temperature([[0.1, 0.2, 0.3]], TREE.encode([["cat"], ["dog"]]), TREE)

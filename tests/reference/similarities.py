@@ -26,14 +26,3 @@ def node_probabilities(row, classes, parents, terminals, temperature):
         inside = (m for t, m in zip(terminals, masses, strict=True) if t in below)
         found.append(math.fsum(inside) / total)
     return found
-
-
-def log_likelihood(rows, true, classes, parents, terminals, temperature):
-    """Sum over the rows of the log probability of their true terminal class."""
-    total = 0.0
-    for row, t in zip(rows, true, strict=True):
-        scores = [path_score(row, classes, parents, one) / temperature for one in terminals]
-        top = max(scores)
-        own = scores[terminals.index(t)]
-        total += own - top - math.log(math.fsum(math.exp(one - top) for one in scores))
-    return total

@@ -8,7 +8,7 @@ from hierlearn.links.conditional import ConditionalLink
 from hierlearn.links.link import Link, MaxLink, SigmoidLink, link_name, make_link
 from hierlearn.links.output import Head, HeadOutput
 from hierlearn.links.siblings import SiblingsLink
-from hierlearn.links.similarities import fit_temperature, from_similarities
+from hierlearn.links.similarities import from_similarities
 from hierlearn.links.softmax import SoftmaxLink
 from hierlearn.registry import Registry, subclass_of
 
@@ -45,7 +45,6 @@ __all__ = [
     "SiblingsLink",
     "SigmoidLink",
     "SoftmaxLink",
-    "fit_temperature",
     "from_similarities",
     "link_kind",
     "link_name",

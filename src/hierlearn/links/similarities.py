@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierlearn.errors import HierlearnError, arg, plural
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import csr_from_pairs, expand_ranges, row_chunks
 from hierlearn.links.output import HALF_PRECISION, HeadOutput
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hierlearn.hierarchy.names import Label
 
 TEMPERATURE = 0.05  # of sentence encoders; CLIP is trained down to 0.01
-TEMPERATURES = (1e-3, 10.0)  # the range of a fitted one
-HALVINGS = 40  # of the range of a slope
 
 
 def from_similarities(
@@ -51,7 +49,7 @@ def from_similarities(
         classes: (K,) the class of each column, by name or number. A class may have several
             columns, and inner classes may have some. By default the columns are the terminal
             classes in order.
-        temperature: what similarities are divided by; ``fit_temperature`` finds one.
+        temperature: what similarities are divided by.
 
     Raises:
         HierlearnError: on another number of columns, on a terminal class without a title at or
@@ -72,74 +70,6 @@ def from_similarities(
     terminals = label_space.terminal_ids(scores.device)
     link = SoftmaxLink(label_space).to(scores.device)
     return link.output(logits.index_copy(1, terminals, scores))
-
-
-def fit_temperature(
-    similarities: Any,
-    targets: Tensor,
-    label_space: LabelSpace | Hierarchy,
-    *,
-    classes: Sequence[Label] | None = None,
-) -> float:
-    """Return the temperature under which labeled rows are most probable.
-
-    Args:
-        similarities: (N, K) as ``from_similarities`` takes them.
-        targets: (N, C) closed multi-hot, as ``Hierarchy.encode`` returns them.
-        label_space: what can be predicted, or a Hierarchy.
-        classes: the class of each column.
-
-    Raises:
-        HierlearnError: where no row has exactly one terminal class as its label.
-    """
-    label_space = LabelSpace.of(label_space)
-    scores = terminal_scores(similarities, label_space, classes)
-    if tuple(targets.shape) != (len(scores), len(label_space)):
-        raise HierlearnError(
-            f"targets {tuple(targets.shape)} must be ({len(scores)}, {len(label_space)}), one row "
-            f"per row of similarities"
-        )
-    rows, numbers = (one.cpu().numpy() for one in (targets != 0).nonzero(as_tuple=True))
-    kept = label_space.hierarchy.most_specific(rows, numbers)
-    rows, numbers = rows[kept], numbers[kept]
-    single = (np.bincount(rows, minlength=len(scores)) == 1)[rows]
-    single &= label_space.is_terminal[numbers]
-    if not single.any():
-        raise HierlearnError(
-            f"none of {plural(len(scores), 'row')} has one terminal class as its label; give a "
-            f"temperature instead"
-        )
-    places = np.searchsorted(label_space.terminals, numbers[single])
-    x = scores[torch.from_numpy(rows[single]).to(scores.device)]
-    true = torch.from_numpy(places).to(scores.device)
-    low, high = TEMPERATURES
-    return 1 / best_slope(x, true, (1 / high, 1 / low))
-
-
-def best_slope(x: Tensor, true: Tensor, between: tuple[float, float]) -> float:
-    """Return the slope b under which softmax(b x) makes the true columns most probable.
-
-    The log-likelihood is concave in b, so its derivative is bisected.
-
-    Args:
-        x: (N, K) scores.
-        true: (N,) the true column of each row.
-        between: where to search.
-    """
-    own = x.gather(1, true[:, None]).squeeze(1).double().sum()
-
-    def derivative(slope: float) -> float:
-        expected = sum(
-            float((torch.softmax(x[rows] * slope, dim=1) * x[rows]).double().sum())
-            for rows in row_chunks(*x.shape)
-        )
-        return float(own) - expected
-
-    low, high = between
-    for _ in range(HALVINGS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if derivative(middle) > 0 else (low, middle)
-    return float((low * high) ** 0.5)
 
 
 def terminal_scores(
