@@ -4,13 +4,14 @@ import importlib.util
 import re
 import shlex
 import subprocess
+from inspect import signature
 from pathlib import Path
 
 import pytest
 import yaml
 
 import warm
-from hierlearn.losses import LOSSES, functional
+from hierlearn.losses import LOSSES, HCLLoss, functional
 from test_first_five_minutes import WALKED
 from test_flow import STAGES
 
@@ -118,6 +119,12 @@ def table_rows(text):
     """The cells of every row of the tables of a page."""
     lines = (line for line in text.splitlines() if line.startswith("|"))
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_what_pages_say_of_losses_is_what_they_are():
+    assert f"{len(LOSSES)} losses" in (DOCS.parent / "README.md").read_text()
+    floor = signature(HCLLoss).parameters["floor"].default
+    assert f"the weight `floor`, {floor:g} by default" in (DOCS / "theory.md").read_text()
 
 
 def test_the_overview_of_losses_is_the_registry():

@@ -44,3 +44,16 @@ def test_the_page_begins_with_what_holds():
     assert PAGE.index(said) < PAGE.index("| loss |")
     assert len(said.splitlines()) == 10
     assert [one.candidate.key for one in paper.ROWS] == FOUND["paper"]["diatoms"]["candidates"]
+
+
+def test_the_readme_has_the_figures_of_the_study():
+    """What its section on the paper says of Hit@1 on Diatoms, and what is printed there."""
+    section = (REPO / "README.md").read_text().split("## The paper")[1].split("\n## ")[0]
+    study = FOUND["paper"]["diatoms"]
+    hits = dict(zip(study["candidates"], study["figures"]["hit@1"], strict=True))
+    ours = {key: f"{100 * one['mean']:.1f}" for key, one in hits.items()}
+    (row,) = (one for one in paper.ROWS if one.candidate.key == "hcl-paper")
+    printed = f"{row.printed['diatoms'][0]:.1f}"
+    words = " ".join(section.split())
+    assert f"{ours['hcl-paper']} % Hit@1 on Diatoms against {printed} printed" in words
+    assert f"reaches {ours['hcl-paper:normalize=losses']}," in words

@@ -113,6 +113,22 @@ def test_a_row_is_reached_within_a_point(hit, state):
     assert line.startswith(f"{state:<8}  CrossEntropy")
 
 
+@pytest.mark.parametrize(
+    ("seeds", "hit", "state"),
+    [
+        (1, 0.9205, "does not"),
+        (1, 0.9054, "holds"),
+        (3, 0.9205, "holds"),
+    ],
+)
+def test_of_one_seed_a_printed_tie_holds_only_within_itself(seeds, hit, state):
+    """SoftLabels and CrossEntropy are printed with the same figure; one seed tests nothing."""
+    found = {"bce": (0.9045, False, 0.4), "soft-labels": (hit, False, 0.4)}
+    said = paper.verdict({"imclef07d": summary_of(found, seeds=seeds)}).splitlines()
+    (line,) = (one for one in said if " SoftLabels: " in one)
+    assert line.startswith(f"{state:<8}  SoftLabels")
+
+
 def test_the_whole_of_it_is_ten_lines():
     keys = [row.candidate.key for row in paper.ROWS]
     every = dict.fromkeys(keys, (0.74, False, 1.25))
