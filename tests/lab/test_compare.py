@@ -12,7 +12,7 @@ from hierlearn.datasets import load_dataset
 from hierlearn.errors import HierlearnError
 from hierlearn.lab import runner as module
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import run_study
+from hierlearn.lab.compare import compare, run_study
 from hierlearn.lab.runner import with_test_rows
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import as_markdown, summarize
@@ -276,6 +276,16 @@ def test_rows_to_test_on_are_set_aside_once():
     assert (with_test_rows(bare, 0.25, 3)[0].splits["test"] == made.splits["test"]).all()
     with pytest.raises(HierlearnError, match=r"a fraction of 0.001 of 240 rows is 0 rows"):
         with_test_rows(bare, 0.001, 0)
+
+
+def test_in_python_rows_to_test_on_are_set_aside_as_by_the_command(tmp_path):
+    bare = replace(dataset(), splits={})
+    once = protocol(seeds=1, seed=3)
+    study = compare(bare, ["bce"], tmp_path / "a", once)
+    own = run_study(with_test_rows(bare, 0.2, 3)[0], ["bce"], tmp_path / "b", once)
+    found = [without_seconds(one) for one in (study, own)]
+    assert found[0] == found[1]
+    assert (tmp_path / "a" / "report.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from hierlearn.files.reading import is_file
 from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.runner import Task, check_test_rows, run_task
+from hierlearn.lab.protocol import TEST_SHARE, Protocol
+from hierlearn.lab.runner import Task, check_test_rows, run_task, with_test_rows
 from hierlearn.lab.study import Study
 from hierlearn.lab.summary import publish
 from hierlearn.losses import CollapseWarning
@@ -66,7 +66,8 @@ def compare(
     """Run a study, or resume one that was interrupted, and write its tables and its page.
 
     Args:
-        dataset: with a split "test".
+        dataset: the rows; without a split "test" a fifth of them, drawn by the protocol's seed, is
+            set aside for testing, as the command does.
         candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
             "hcl", "auto", "package.module:name") or Candidates; the first is what the others are
             tested against.
@@ -75,6 +76,8 @@ def compare(
         protocol: how to train and evaluate them; the defaults of Protocol if None.
         options: of ``run_study``, which writes no tables: force, executor, metadata and on_step.
     """
+    protocol = protocol or Protocol()
+    dataset, _ = with_test_rows(dataset, TEST_SHARE, protocol.seed)
     study = run_study(dataset, candidates, out, protocol, **options)
     write_study(study)
     return study
@@ -94,7 +97,8 @@ def run_study(
     """Run a study, or resume one that was interrupted.
 
     Args:
-        dataset: with a split "test".
+        dataset: the rows; without a split "test" a fifth of them, drawn by the protocol's seed, is
+            set aside for testing, as the command does.
         candidates: what to compare, as on the command line ("bce", "hxe:alpha=0.3", "loss:hcl",
             "hcl", "auto") or Candidates; the first is what the others are tested against. Of
             ["all"], those that cannot be trained on these rows are left out with a warning.

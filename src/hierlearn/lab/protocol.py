@@ -28,6 +28,7 @@ TABLE = (
 Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
 KINDS = ("labels", "hierarchy")  # of noise
 # How losses train, unless the settings say otherwise.
+TEST_SHARE = 0.2  # of the rows, where none are set apart for testing
 EARLY = {"epochs": 100, "patience": 10, "metric": "au-prc"}
 VALID_FRACTION = 0.15
 

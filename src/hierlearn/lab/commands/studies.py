@@ -27,7 +27,7 @@ from hierlearn.cli.generate import (
     takes,
 )
 from hierlearn.errors import HierlearnError, plural, quoted
-from hierlearn.lab.protocol import EARLY, KINDS, Noise, Protocol, Tune
+from hierlearn.lab.protocol import EARLY, KINDS, TEST_SHARE, Noise, Protocol, Tune
 from hierlearn.service.command import check_where, executor_of
 from hierlearn.terminal import Console, Table, Text, print_plain, progress
 from hierlearn.training.settings import Plan, Settings
@@ -47,7 +47,6 @@ CANDIDATES = (
     "hcl, max, auto train as train does; loss:hcl is the loss alone; options and settings as "
     "hxe:alpha=0.3+epochs=50."
 )
-TEST_SHARE = 0.2
 TEST_FRACTION = option(
     "test_fraction",
     float,
