@@ -16,7 +16,7 @@ Trees of flat labels were written down before any model was trained.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,14 @@ class Table:
     rows: pd.DataFrame
     paths: NDArray[np.object_]
     test: NDArray[np.bool_]
+    given: bool = False  # the split, by whoever made the set
+
+    def held_out(self, seed: int) -> Table:
+        """Return the training rows, a quarter of them drawn at random for a test."""
+        kept = ~self.test
+        rows = self.rows[kept].reset_index(drop=True)
+        test = np.random.default_rng(100 + seed).random(len(rows)) < 0.25
+        return replace(self, rows=rows, paths=self.paths[kept], test=test)
 
     @property
     def texts(self) -> bool:
@@ -66,9 +74,8 @@ def open_set(folder: Path, name: str, seed: int) -> Table:
     inputs = rows.drop(columns=["label", "id", "split", "fold"], errors="ignore")
     if "split" in rows:
         kept = inputs.reset_index(drop=True)
-        return Table(
-            name, kept, rows["label"].to_numpy(object), (rows["split"] == "test").to_numpy()
-        )
+        test = (rows["split"] == "test").to_numpy()
+        return Table(name, kept, rows["label"].to_numpy(object), test, given=True)
     if "fold" in rows:  # recordings stay together
         test = (rows["fold"] == 1 + seed % 5).to_numpy()
         return Table(name, inputs.reset_index(drop=True), rows["label"].to_numpy(object), test)
@@ -255,10 +262,6 @@ def mlbench(folder: Path, seed: int, *, name: str) -> Table:
     above = {one: place for place, some in MLBENCH[name].items() for one in some.split(";")}
     paths = label.map(lambda one: f"{above[one]}/{one}" if one in above else one)
     inputs = rows.drop(columns=column)
-    for column in inputs:
-        if not pd.api.types.is_numeric_dtype(inputs[column].dtype):
-            words = inputs[column].astype(object)
-            inputs[column] = words.where(words.notna(), "").astype(str)
     return drawn(inputs, paths, name.lower(), seed)
 
 

@@ -57,6 +57,26 @@ class SeveralPreprocessor(Preprocessor[Any, Any]):
         """The number of columns that ``transform`` reads."""
         return self.steps[0].input_columns
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of the columns, where the steps read a table."""
+        found: dict[str, str] = self.steps[0].kinds  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns as they were given, where the steps read a table."""
+        found: tuple[str, ...] = self.steps[0].order  # type: ignore[attr-defined]
+        return found
+
+    def read(self, inputs: Any) -> Any:
+        """Return rows as a table, where the steps read one."""
+        return self.steps[0].read(inputs)  # type: ignore[attr-defined]
+
+    def summary(self) -> str:
+        """Return what the first step says of its columns."""
+        return self.steps[0].summary()
+
     def fit(self, inputs: Any) -> Self:
         """Fit every step."""
         for step in self.steps:

@@ -79,6 +79,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             ``root`` is the folder of images.
         max_categories: how many categories of a column have a column of their own at most.
         min_category_rows: how many training rows such a category must have.
+        texts: whether columns of texts are used; rows without them are dense, as trees read them.
         text_options: the arguments of ``TextPreprocessor``, for all columns of texts.
     """
 
@@ -93,6 +94,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         max_categories: int = 100,
         min_category_rows: int = 2,
         encoders: Mapping[str, Mapping[str, Any]] | None = None,
+        texts: bool = True,
         **text_options: Any,
     ) -> None:
         if numbers is not None and numbers not in NUMBERS:
@@ -104,6 +106,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             "min_category_rows", min_category_rows, 1, 2**31 - 1
         )
         self.encoders = {name: ColumnEncoder(name, own) for name, own in (encoders or {}).items()}
+        self.texts = texts
         self.text_options = text_options
         TextPreprocessor(**text_options)  # refuses wrong options
         self.kinds: dict[str, str] = {}  # of every column that is read, in order
@@ -220,8 +223,9 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             )
 
     def _named(self, *kinds: str) -> list[str]:
-        """Return the columns of some kinds that have no encoder."""
-        named = (name for name, kind in self.kinds.items() if base_kind(kind) in kinds)
+        """Return the columns of some kinds that are used, and have no encoder."""
+        used = [one for one in kinds if self.texts or one != "text"]
+        named = (name for name, kind in self.kinds.items() if base_kind(kind) in used)
         return [name for name in named if name not in self.encoders]
 
     def _incomplete(self) -> list[str]:
@@ -294,6 +298,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
             "max_categories": self.max_categories,
             "min_category_rows": self.min_category_rows,
             "encoders": {name: one.given for name, one in self.encoders.items()},
+            "texts": self.texts,
             "text_options": dict(self.text_options),
             "kinds": dict(self.kinds),
             "ignored": dict(self.ignored),
@@ -323,7 +328,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a fitted preprocessor."""
-        own = ("numbers", "standardize", "max_categories", "min_category_rows")
+        own = ("numbers", "standardize", "max_categories", "min_category_rows", "texts")
         given = {key: stored(settings, key) for key in own} | stored(settings, "text_options")
         new = cls(**given, encoders=settings.get("encoders"))
         new.kinds, new.ignored = dict(stored(settings, "kinds")), dict(stored(settings, "ignored"))

@@ -23,6 +23,7 @@ import torch
 
 from hierlearn.decoding.probabilities import terminal_log_distribution
 from hierlearn.errors import HierlearnError
+from hierlearn.features.table import DENSE
 from hierlearn.metrics import find_metric
 from hierlearn.metrics.measure import compute
 from hierlearn.networks.blend import spread_logs
@@ -87,6 +88,9 @@ class Ingredient:
             table: whether inputs are a mixed table, where a step for numbers is one of several.
         """
         changes = dict(self.changes)
+        if "preprocessing_options" in changes:
+            own = changes["preprocessing_options"]
+            changes["preprocessing_options"] = {**plan.preprocessing_options, **own}
         if table and "preprocessing" in changes:
             numbers = changes.pop("preprocessing")
             changes["preprocessing_options"] = {**plan.preprocessing_options, "numbers": numbers}
@@ -149,11 +153,16 @@ def race(facts: Facts) -> dict[str, Ingredient]:
             return {}
         # One slope in all trainings: how sure each model is, the rows that are left out decide.
         flat = {"head_options": {"strategy": "flat", "slope": SLOPE}}
-        return {
+        found = {
             "linear": Ingredient("linear", {"head_options": {"slope": SLOPE}}),
             "linear-flat": Ingredient("linear", flat),
             "linear-smooth": Ingredient("linear", flat, {"l2_penalty": SMOOTH}),
         }
+        if facts.columns.keys() - {"text"}:
+            width = DENSE // (facts.columns.get("category", 0) + 1)
+            dense = {"texts": False, "max_categories": min(100, width)}
+            found |= forests(facts, {"preprocessing_options": dense})
+        return found
     if facts.kind != "numbers":
         return {}
     batches = max(round(facts.rows / QUICK_BATCH), 1)
@@ -166,13 +175,25 @@ def race(facts: Facts) -> dict[str, Ingredient]:
     found = {} if facts.is_wide else {QUICK: Ingredient("quick", settings=hurried)}
     if facts.rows <= KERNEL_ROWS:
         found["kernel"] = Ingredient("kernel")
+    return found | forests(facts)
+
+
+def forests(facts: Facts, changes: Mapping[str, Any] | None = None) -> dict[str, Ingredient]:
+    """Return the trees of a race: extremely randomized ones, and a random forest of few classes.
+
+    Args:
+        facts: about the training rows.
+        changes: what else differs from the recipe.
+    """
     count = min(FEW_TREES, max(FEWEST_TREES, TREES_BY_ROWS // facts.rows))
-    trees = {"trees": count, "projections": 16}
-    found["trees"] = Ingredient("trees", {"network_options": trees})
+    options: dict[str, Any] = {"trees": {"projections": 16}}
     if facts.classes <= MOST_FOREST:
-        forest = {"trees": count, "kind": "forest", "max_features": "sqrt"}
-        found["forest"] = Ingredient("trees", {"network_options": forest})
-    return found
+        options["forest"] = {"kind": "forest", "max_features": "sqrt"}
+    every = {"trees": count, "min_samples_leaf": 1}
+    return {
+        name: Ingredient("trees", {**(changes or {}), "network_options": {**every, **own}})
+        for name, own in options.items()
+    }
 
 
 def is_free_to_race(plan: Plan) -> bool:

@@ -217,7 +217,7 @@ def ngrams(facts: Facts) -> dict[str, Any]:
     if facts.kind != "texts":
         return {}
     rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
-    return {"ngrams": 2, "char_ngrams": 5, **rare}
+    return {"ngrams": 2, "char_ngrams": 5, "strip_accents": False, **rare}
 
 
 def estimator(facts: Facts) -> Mapping[str, Any]:
