@@ -93,7 +93,7 @@ def boosted() -> Any:
     """Return LightGBM with its defaults."""
     from lightgbm import LGBMClassifier
 
-    return LGBMClassifier(verbose=-1, random_state=SEED, n_jobs=2)
+    return LGBMClassifier(verbose=-1, random_state=SEED, n_jobs=1)
 
 
 DEFAULT = "hierlearn"
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path)
     parser.add_argument("--only")
     parser.add_argument("--methods", default=",".join(METHODS).replace(", ", "; "))
-    parser.add_argument("--splits", type=int, help="1 to 10, by the number of test rows")
+    parser.add_argument("--splits", type=int, help="1 to 5, by the number of test rows")
     parser.add_argument("--final", action="store_true")
     parser.add_argument("--valid", action="store_true")
     parser.add_argument("--out", default="trials")
@@ -230,7 +230,7 @@ def main() -> None:
         if not table.test.any():
             continue
         # A split that comes with a set is the only one.
-        count = asked.splits or (1 if table.given else min(10, -(-1000 // int(table.test.sum()))))
+        count = asked.splits or (1 if table.given else min(5, -(-1000 // int(table.test.sum()))))
         fitting = FOR_TEXTS if table.texts else FOR_TABLES
         figures = kept.setdefault(name, {})
         figures["rows"] = [int((~table.test).sum()), int(table.test.sum())]

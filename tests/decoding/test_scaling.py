@@ -20,6 +20,7 @@ from hierlearn.decoding.scaling import (
     Scaling,
     fit_log_odds,
     fit_scaling,
+    temper_answers,
 )
 from hierlearn.links import HeadOutput, make_link
 from hierlearn.metrics import calibration_error
@@ -331,3 +332,25 @@ def test_certain_answers_become_less_certain():
     for kind in ("steps", "mass"):
         found = Scaling(kind, (0.5,), (0.02,))(HeadOutput(p.log(), (-p).log1p()), TREE)
         assert 0.5 < float(found.probabilities.max()) < 0.97
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_answers_are_made_no_more_probable_than_right(space, factor):
+    """As if beside USUAL_ROWS others: of 900 rows, a tenth of the gap stays."""
+    output, targets, _ = one_path(space, rows=900)
+    p = output.probabilities
+    fitted = fit_scaling(p, targets, space)
+    wrong = Scaling("mass", (fitted.slopes[0] * factor,), fitted.shares)
+    decide = make_decoder(space, "leaf")
+
+    def gap(scaled):
+        answers = decide(scaled)
+        rows = torch.arange(len(p))
+        return float((scaled[rows, answers] - targets[rows, answers].double()).mean())
+
+    before = gap(wrong(output, space).probabilities)
+    found, scaled = temper_answers(wrong, p, targets, space, decide)
+    FLOAT64_SUMS.assert_close(scaled, found(output, space).probabilities)
+    assert abs(before) > 0.03
+    assert gap(scaled) == pytest.approx(before / 10 if before > 0 else before, abs=0.003)

@@ -158,6 +158,17 @@ def test_what_is_restored_transforms_bit_for_bit(text, numbers):
     np.testing.assert_array_equal(dense(step.transform(new[7:9])), dense(a)[7:9])
 
 
+def test_texts_can_be_left_out():
+    frame = make_frame()
+    step = TablePreprocessor(texts=False).fit(make_table(frame))
+    plain = frame.drop(columns=[name for name, kind in step.kinds.items() if kind == "text"])
+    assert len(plain.columns) < len(frame.columns)
+    assert step.produces == "numbers"
+    expected = TablePreprocessor().fit(make_table(plain)).transform(plain)
+    assert np.array_equal(step.transform(frame), expected)
+    assert np.array_equal(save_and_load(step).transform(frame), expected)
+
+
 def test_columns_are_found_by_name_and_frames_are_read():
     frame = make_frame(text=False)
     step = TablePreprocessor().fit(make_table(frame))

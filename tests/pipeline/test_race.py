@@ -1,6 +1,7 @@
 """The race: what a training with no option set tries, keeps and says."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -212,6 +213,22 @@ def test_the_winner_remembers_and_explains():
     strange = np.random.default_rng(3).normal(size=(12, 4)) * 0.3 - 9
     classifier.remember(strange[:6], ["z"] * 6)
     assert (classifier.predict(strange[6:]) == "z").mean() > 0.6
+
+
+def test_a_table_with_texts_races_trees_of_its_other_columns(tmp_path):
+    """Only a product of two numbers tells the classes, which no linear model can."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(500, 2))
+    notes = [" ".join(draw.choice(list("abcdefgh"), 60)) + f" row {n}" for n in range(500)]
+    frame = pd.DataFrame({"note": notes, "one": x[:, 0], "two": x[:, 1]})
+    y = np.where(x.prod(axis=1) > 0, "same/sign", "other/sign")
+    model = HierarchicalClassifier(random_state=0, device="cpu").fit(frame[:400], y[:400])
+    parts = model.pipeline_.config["recipe"]["parts"]
+    assert set(parts) & {"trees", "forest"}
+    assert (model.predict(frame[400:]) == y[400:]).mean() > 0.8
+    model.save(tmp_path)
+    again = load(tmp_path).probabilities(model._read_inputs(frame[400:]))
+    assert np.array_equal(again.numpy(), model.predict_node_proba(frame[400:]))
 
 
 def test_texts_race_linear_models_of_both_kinds():

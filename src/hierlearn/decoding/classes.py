@@ -201,7 +201,7 @@ class Balanced(Decoder):
     answers: Answers = "class"
     needs_tree = True
 
-    def __init__(self, label_space: LabelSpace | Hierarchy, exact: float = 0.75) -> None:
+    def __init__(self, label_space: LabelSpace | Hierarchy, exact: float = 0.9) -> None:
         super().__init__(label_space)
         if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not 0 <= exact <= 1:
             raise HierlearnError(f"exact must lie between 0 and 1, not {shown(exact)}")

@@ -16,7 +16,7 @@ every ranking, and every set of the classes whose p is at least one half (compar
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Decide = Callable[[Tensor], Tensor]
 
 Kind = Literal["steps", "mass", "log-odds"]
 LEAST = 1e-6  # a probability of held-out rows is no further from 0 and 1
@@ -54,6 +55,10 @@ SHARES = (1e-6, 0.5)  # the range of a share that is spread
 # As far as rows do not say otherwise, slopes are 1 and shares 0.001: standard deviations of logs,
 USUAL, SPREAD = (1.0, 1e-3), (1.0, 3.0)
 LEVELS = (0.5, 1.0)  # and those of a level from all levels.
+# How far answers that are surer than right lower the slopes: by at most this factor, found to less
+# than a hundredth; as if beside so many rows they were as sure as right.
+MOST_FACTOR, HALVINGS, USUAL_ROWS = 2.0, 8, 100
+ROWS = 2048  # that are scaled at once
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,54 @@ def fit_scaling(
     choices = Choices.of_steps(p, targets, label_space, rows, empty=empty, stops=mask is None)
     slopes, shares = choices.fit(label_space.hierarchy.depth)
     return Scaling("steps", slopes, shares, empty)
+
+
+def scale_rows(scaling: Scaling, p: Tensor, label_space: LabelSpace) -> Tensor:
+    """Return (N, C) probabilities as a scaling makes them."""
+    parts = []
+    for part in torch.split(p, ROWS):
+        q = part.double()
+        output = HeadOutput(q.log(), torch.log1p(-q.clamp_max(1 - 1e-12)))
+        parts.append(scaling(output, label_space).probabilities.to(p))
+    return torch.cat(parts)
+
+
+def temper_answers(
+    scaling: Scaling, p: Tensor, targets: Tensor, label_space: LabelSpace, decide: Decide
+) -> tuple[Scaling, Tensor]:
+    """Return a scaling whose answers are no more probable than right, and what it makes of p.
+
+    The scaling under which all labels are most probable need not be that where no few slopes fit,
+    as with classes of one or two rows. So all slopes are multiplied by one factor, which few rows
+    change less. Answers that are less probable than right stay so: the model of all rows is surer
+    than those that predicted p, by about as much, since it knows more words and classes.
+
+    Args:
+        scaling: of steps or masses.
+        p: (N, C) probabilities of rows that were not trained on.
+        targets: (N, C) closed multi-hot.
+        label_space: what can be predicted.
+        decide: from probabilities to (N,) classes.
+    """
+    rows = torch.arange(len(p))
+
+    def measured(factor: float) -> tuple[float, Scaling, Tensor]:
+        one = replace(scaling, slopes=tuple(factor * slope for slope in scaling.slopes))
+        scaled = scale_rows(one, p, label_space)
+        answers = decide(scaled)
+        sure, right = scaled[rows, answers], targets[rows, answers]
+        return float(sure.double().mean() - right.double().mean()), one, scaled
+
+    found = measured(1.0)
+    if found[0] <= 0:
+        return found[1], found[2]
+    allowed = found[0] * USUAL_ROWS / (len(p) + USUAL_ROWS)
+    low, high = -math.log(MOST_FACTOR), 0.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        found = measured(math.exp(middle))
+        low, high = (low, middle) if found[0] > allowed else (middle, high)
+    return found[1], found[2]
 
 
 def sums_to_one(p: Tensor, label_space: LabelSpace, *, at_most: bool = False) -> bool:

@@ -33,15 +33,15 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
-from hierlearn.decoding.scaling import fit_scaling
+from hierlearn.decoding.scaling import fit_scaling, scale_rows, temper_answers
 from hierlearn.errors import HierlearnError, plural, printable
 from hierlearn.features.combined import side_by_side
 from hierlearn.files.reading import read_json
 from hierlearn.files.writing import atomic_write
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.kernels.cpu import in_order
-from hierlearn.links import HeadOutput, link_name, make_link
+from hierlearn.kernels.cpu import in_order, one_core_each
+from hierlearn.links import link_name, make_link
 from hierlearn.metrics import calibration_error
 from hierlearn.metrics.measure import measure
 from hierlearn.networks import read_output
@@ -110,7 +110,7 @@ UNIT = 1000  # of the bar: a training on a fold
 BALANCED = "balanced"  # the decoder of a race on a tree, unless it is for something else
 SLASH = "/"  # between an ingredient and its answer
 LEFT_OUT = "left out"  # the metrics of the rows that were left out of training
-BATCH = 2048  # rows that are predicted, or scaled, at once
+BATCH = 2048  # rows that are predicted at once
 
 
 @dataclass
@@ -231,7 +231,8 @@ class BlendTraining(Job):
         targets = self.labels.targets(self.kept)
         mask = self.labels.mask(self.kept) if partial else None
         if self.races and self.plan.optimize != "au-prc":
-            chosen = self._decide_race(predictions)
+            with one_core_each:
+                chosen = self._decide_race(predictions)
         else:
             chosen = self._select(predictions, targets, mask)
         by_name: dict[str, dict[str, float]] = {}
@@ -242,7 +243,8 @@ class BlendTraining(Job):
         pipeline = assemble(parts, by_name, self.sharpness)
         if self.races and self.plan.optimize == "balance" and self.facts.is_tree:
             pipeline.decoder = BALANCED
-        self._calibrate(pipeline, predictions, by_name, targets, mask)
+        with one_core_each:  # many small operations, in which threads would wait for each other
+            self._calibrate(pipeline, predictions, by_name, targets, mask)
         self._describe(pipeline, parts, chosen)
         return pipeline
 
@@ -523,14 +525,14 @@ class BlendTraining(Job):
         p = torch.zeros(targets.shape)
         for key, weight in weights.items():
             p.add_(predictions[key].float(), alpha=weight / total)
-        by_level = not pipeline.make_decoder().keeps_order
-        scaling = fit_scaling(p, targets, pipeline.label_space, mask, by_level=by_level)
-        parts = []
-        for part in torch.split(p, BATCH):
-            q = part.double()
-            output = HeadOutput(q.log(), torch.log1p(-q.clamp_max(1 - 1e-12)))
-            parts.append(scaling(output, pipeline.label_space).probabilities.to(p))
-        scaled = torch.cat(parts)
+        decoder = pipeline.make_decoder()
+        scaling = fit_scaling(
+            p, targets, pipeline.label_space, mask, by_level=not decoder.keeps_order
+        )
+        if self.races and scaling.kind != "log-odds" and decoder.answers == "class":
+            scaling, scaled = temper_answers(scaling, p, targets, pipeline.label_space, decoder)
+        else:
+            scaled = scale_rows(scaling, p, pipeline.label_space)
         known: float | Tensor = 1.0 if mask is None else mask
         before, after = (
             float(calibration_error(one * known, targets, pipeline.label_space, pooled=True))
@@ -538,7 +540,6 @@ class BlendTraining(Job):
         )
         pipeline.scaling = scaling if self.races or after < before else None
         sure = scaled if pipeline.scaling is not None else p
-        decoder = pipeline.make_decoder()
         figures = measure(sure, targets, pipeline.label_space, mask=mask, decoder=decoder)
         pipeline.config["metrics"] = {LEFT_OUT: figures}
         pipeline.config["calibration"] = {

@@ -184,7 +184,8 @@ def prepare(
     decision = choose(gather_facts(train_set, labels, plan, device, options), plan)
     recipe, settings = decision.recipe, decision.settings
     settings.check_validation(len(held_out) > 0)
-    own = (recipe.preprocessing, recipe.preprocessing_options, recipe.network == "embeddings")
+    options_of = {**recipe.preprocessing_options, **plan.preprocessing_options}
+    own = (recipe.preprocessing, options_of, recipe.network == "embeddings")
     key = (hashlib.sha256(picked.tobytes()).digest(), repr(own))
     preprocessor, ready = (options.reuse or {}).get(key, (None, None))
     if ready is None:

@@ -214,7 +214,7 @@ def trees(facts: Facts) -> Mapping[str, Any]:
 
 def ngrams(facts: Facts) -> dict[str, Any]:
     """Return the n-grams of texts that a linear model reads: words, pairs, and characters."""
-    if facts.kind != "texts":
+    if facts.kind != "texts" and not facts.columns.get("text"):
         return {}
     rare = {"min_df": 1 + (facts.rows >= MANY), "char_min_df": max(2, facts.rows // MANY)}
     return {"ngrams": 2, "char_ngrams": 5, "strip_accents": False, **rare}
