@@ -22,11 +22,9 @@ def change_names(tensors, change):
 def memory(folder):
     """Return the ids and texts of the rows that a model folder remembers."""
     manifest = json.loads((folder / "memory.json").read_text())
-    gone = {} if manifest["forgotten"] is None else load_file(folder / manifest["forgotten"])
     ids, texts = [], []
     for shard in manifest["shards"]:
-        names, without = names_in(folder / shard["file"]), set(gone.get(shard["file"], ()))
-        kept = [row for row in range(shard["rows"]) if row not in without]
-        ids += [names["ids"][row] for row in kept]
-        texts += [(names["texts"] or ids)[row] for row in kept] if manifest["texts"] else []
+        names = names_in(folder / shard["file"])
+        ids += names["ids"]
+        texts += names["texts"] or ()
     return {"ids": ids, "texts": texts if manifest["texts"] else None}

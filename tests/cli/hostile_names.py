@@ -46,7 +46,6 @@ COMMANDS = [
     ["forget", FOLDER, "--id", f"none{EVIL}", "--out", "smallest"],
     ["remap", FOLDER, "--hierarchy", "new.csv", "--map", "map.csv", "--dry-run"],
     ["index", FOLDER, "--out", f"indexed{ESCAPE}"],
-    ["compact", FOLDER, "--out", f"compact{ESCAPE}"],
     ["export", "mixed", "--out", f"x{ESCAPE}/y{EVIL}.onnx"],
     ["report", FOLDER, "--data", "rows.csv", "--rows", "all"],
     ["report", f"nothing{EVIL}"],

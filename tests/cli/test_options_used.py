@@ -39,7 +39,6 @@ SITUATIONS = {
     "explain": ["explain texts texts.csv"],
     "forget": ["forget model --id N1 --out smaller"],
     "index": ["index model --out indexed"],
-    "compact": ["compact model --out compact"],
     "inspect": ["inspect tree.csv"],
     "noise": ["noise rows.csv --label class --split part --methods bce"],
     "predict": [

@@ -62,7 +62,7 @@ def test_the_walk_finds_what_is_written():
     expected += (
         ", report out, export out, compare out, noise out, rank out, paper out, demo out, demo svg"
     )
-    expected += ", explain out, remap out, remember out, forget out, index out, compact out"
+    expected += ", explain out, remap out, remember out, forget out, index out"
     assert found >= set(expected.split(", "))
     assert len(READ) > 40
 
@@ -142,7 +142,6 @@ FOREIGN = {
     "remember": "remember model rows.csv --label class --force --out mine",
     "forget": "forget model --id 1 --force --out mine",
     "index": "index model --force --out mine",
-    "compact": "compact model --force --out mine",
     "demo": "demo --force --out parent",
 }
 

@@ -262,7 +262,7 @@ def test_each_refusal_to_index_is_one_line(memories, call, line, message, monkey
 def test_nothing_of_forgotten_rows_is_left_in_the_folder(memories, call):
     held = memory(memories / "texts")
     gone = {row: held["ids"].index(row) for row in ("T7", "T31")}
-    said = call("forget texts --id T7 --id T31 --in-place --erase")
+    said = call("forget texts --id T7 --id T31 --in-place")
     assert said.splitlines() == [
         "forgot 2 rows; the memory has 48 now",
         "the memory in texts holds no embedding, label, id or text of them; weights and vocabulary "
@@ -282,47 +282,6 @@ def test_nothing_of_forgotten_rows_is_left_in_the_folder(memories, call):
     call("explain texts texts.csv --count 48 --out evidence.csv")
     found = {line.split(",")[5] for line in (memories / "evidence.csv").read_text().splitlines()}
     assert found == {"id", *kept["ids"]}
-
-
-def test_forgotten_rows_are_in_the_files_until_these_are_joined(memories, call):
-    said = call("forget texts --id T7 --id T31 --in-place")
-    assert said.splitlines() == [
-        "forgot 2 rows; the memory has 48 now",
-        "the files of texts hold them until hierlearn compact, or forget --erase; nothing reads "
-        "them any more",
-        "wrote texts",
-    ]
-    assert {"T7", "T31"}.isdisjoint(memory(memories / "texts")["ids"])
-    assert b'"T7"' in (memories / "texts" / "memory-00001.safetensors").read_bytes()
-    said = call("compact texts --in-place")
-    assert said.splitlines() == [
-        "joined 1 shard into 1, which holds 48 rows",
-        "removed 2 forgotten rows",
-        "wrote texts",
-    ]
-    assert [path.name for path in (memories / "texts").glob("memory-*")] == [
-        "memory-00003.safetensors"
-    ]
-    for path in (memories / "texts").rglob("*"):
-        assert b'"T7"' not in (path.read_bytes() if path.is_file() else b"")
-
-
-def test_shards_are_joined(more, call):
-    call("remember model more.csv --in-place")
-    (more / "others.csv").write_text(NEW.replace("M", "O"))
-    call("remember model others.csv --in-place")
-    before = memory(more / "model")
-    call("predict model new.csv -o before.csv --explain 5")
-    said = call("compact model --out small").splitlines()
-    assert said == ["joined the shards of 50 rows", "wrote small"]
-    said = call("compact model --in-place").splitlines()
-    assert said == ["joined 3 shards into 1, which holds 50 rows", "wrote model"]
-    for name in ("model", "small"):
-        assert memory(more / name) == before
-        call(f"predict {name} new.csv -o {name}.csv --explain 5")
-        assert (more / f"{name}.csv").read_bytes() == (more / "before.csv").read_bytes()
-    message = call("compact model", code=2)
-    assert "say where the changed model goes: --out FOLDER for a new one, or --in-place" in message
 
 
 @pytest.mark.parametrize(
@@ -363,7 +322,6 @@ def test_ids_in_files(memories, call, name, text, more):
         ),
         ("--ids all.txt --in-place", "these are all 42 rows of the memory; a model that remembers"),
         ("--id N0 --out texts", "texts exists; give --force to replace the model in it"),
-        ("--id N0 --out m --erase", "--erase goes with --in-place: a new folder never holds"),
     ],
 )
 def test_each_refusal_to_forget_leaves_the_model(memories, call, line, message):
@@ -392,7 +350,6 @@ def test_a_model_without_a_memory_says_what_to_train(more, trained, call):
         "forget linear --id 3 --in-place",
         "remap linear --hierarchy tree.txt --dry-run",
         "index linear --in-place",
-        "compact linear --in-place",
     ):
         message = call(line, code=2)
         assert (

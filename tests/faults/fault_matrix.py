@@ -127,18 +127,6 @@ def two_shards(folder):
     remember_rows(folder)
 
 
-def compact_shards(folder):
-    """Join two shards without the forgotten rows, unless that is done."""
-    with MemoryFolder.open(folder / "m") as held:
-        if len(held.manifest.shards) > 1:
-            held.compact()
-
-
-def forgotten_shards(folder):
-    two_shards(folder)
-    forget_rows(folder)
-
-
 def save_over(folder):
     """Save another model over one that was trained."""
     model = Pipeline.load(folder / "other")
@@ -169,7 +157,6 @@ JOBS = {
     "train --force": Job(train_again, old_model, load_model),
     "remember --in-place": Job(remember_rows, memory_model, load_model),
     "forget --in-place": Job(forget_rows, two_shards, load_model),
-    "compact --in-place": Job(compact_shards, forgotten_shards, load_model),
     "save": Job(save_over, two_models, load_model),
     "compare": Job(compare_two, usable=open_study),
 }

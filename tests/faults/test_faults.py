@@ -14,7 +14,6 @@ FEW = {  # one of so many faults
     "train --force": 30,
     "remember --in-place": 20,
     "forget --in-place": 20,
-    "compact --in-place": 20,
     "compare": 40,
 }
 

@@ -11,8 +11,8 @@ from torch import nn
 from hierlearn import Hierarchy, Labels, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.networks import Network, SparseRows
-from hierlearn.networks.ensemble import ensemble_of
-from hierlearn.networks.sparse_linear import SparseLinearHead, sparse_linear_heads
+from hierlearn.networks.ensemble import ensemble_of, heads_of
+from hierlearn.networks.sparse_linear import SparseLinearHead
 
 TREE = Hierarchy.from_paths(["a/x", "a/y", "b/u", "b/v", "c"])
 RAGGED = LabelSpace(TREE, [*TREE.leaves.tolist(), TREE.index("a")])  # rows may end at a
@@ -162,7 +162,7 @@ def test_members_of_an_ensemble_and_many_slots():
     found = several(sparse).logits
     assert found.shape == (3, len(dense), len(TREE))
     torch.testing.assert_close(found[1], heads[1](dense).logits)
-    assert sparse_linear_heads(several) == heads
+    assert heads_of(several, SparseLinearHead) == heads
     wide = Hierarchy.from_paths([str(n) for n in range(40_000)])
     head = SparseLinearHead(2, wide, strategy="flat")
     head.set(np.array([0, 1, 1]), np.array([39_999]), np.ones(1, np.float32), np.zeros(40_000))

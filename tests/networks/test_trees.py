@@ -11,8 +11,8 @@ from hierlearn import Hierarchy, Labels, LabelSpace
 from hierlearn.errors import HierlearnError
 from hierlearn.networks import InputSpec
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network
-from hierlearn.networks.ensemble import LoopedEnsemble
-from hierlearn.networks.trees import ForestHead, forest_heads
+from hierlearn.networks.ensemble import LoopedEnsemble, heads_of
+from hierlearn.networks.trees import ForestHead
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive
 from hierlearn.training.solvers import forest
@@ -260,4 +260,4 @@ def test_inputs_heads_and_members():
         build_network(NetworkSpec("trees", InputSpec.numbers(4), heads=heads), space)
     several = build_network(NetworkSpec("trees", InputSpec.numbers(4), members=3), space)
     assert isinstance(several, LoopedEnsemble)
-    assert len(forest_heads(several)) == 3
+    assert len(heads_of(several, ForestHead)) == 3

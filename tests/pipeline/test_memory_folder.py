@@ -22,7 +22,7 @@ from hierlearn.pipeline import remember as in_memory
 from hierlearn.pipeline import remember as memory_folder
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.memory_files import id_digests, rows_with_ids
-from hierlearn.pipeline.remember import MemoryFolder, groups_of, small_shards
+from hierlearn.pipeline.remember import MemoryFolder, first_small_shard
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.seen_rows import row_digests
 from shards import memory
@@ -125,10 +125,6 @@ def test_a_folder_that_grew_is_what_a_pipeline_in_memory_becomes(tmp_path, case)
         assert held.forget(["new 2", "0"]) == in_memory.forget(model, ["new 2", "0"]) == 2
         assert len(held) == len(remembered(model.network))
     assert_same(Pipeline.load(folder), model, dataset.inputs)
-    with MemoryFolder.open(folder) as held:
-        held.compact()
-    assert len(shards(folder)) == 1
-    assert_same(Pipeline.load(folder), model, dataset.inputs)
     again = model.save(tmp_path / "whole")
     assert_same(Pipeline.load(again), model, dataset.inputs)
 
@@ -207,39 +203,28 @@ def test_bytes_written_do_not_grow_with_the_memory(tmp_path):
     assert abs(sizes[1] - sizes[0]) < 200, sizes  # digits of some numbers
 
 
-def test_forgetting_writes_which_rows_and_leaves_the_shards(folder):
-    before = files(folder)
-    with MemoryFolder.open(folder) as held:
-        assert held.forget(["3", "5"]) == 2
-    after = files(folder)
-    assert after["memory-00001.safetensors"] == before["memory-00001.safetensors"]
-    assert set(after) - set(before) == {"forgotten-00002.safetensors"}
-    with MemoryFolder.open(folder) as held:
-        assert held.forget("7") == 1
-        with pytest.raises(HierlearnError, match="no row with id '3', '5'; it has '0', '1', '2'"):
-            held.forget(["5", "3"])
-    assert {"3", "5", "7"}.isdisjoint(memory(folder)["ids"])
-    names = [one.id for row in explain(Pipeline.load(folder), clusters().inputs, 21) for one in row]
-    assert set(names) == set(memory(folder)["ids"])
-    assert len(set(names)) == 21
-    assert "forgotten-00002.safetensors" not in files(folder)  # the next list holds these, too
-
-
-def test_erased_rows_are_in_no_file(tmp_path):
+def test_forgetting_writes_the_shards_again_that_held_the_rows(tmp_path):
     dataset = replace(texts(), ids=tuple(f"id-{number:03}" for number in range(24)))
     folder = model_of(dataset, tmp_path / "m", network="token-bag")
     with MemoryFolder.open(folder) as held:
         held.remember(["one more text"], [dataset.labels[0]], ids=["later"])
-        held.forget(["id-004"])
-        held.forget(["id-007"], erase=True)
-    assert shards(folder) == ["memory-00004.safetensors", "memory-00002.safetensors"]
+    before = files(folder)
+    with MemoryFolder.open(folder) as held:
+        assert held.forget(["id-004", "id-007"]) == 2
+        with pytest.raises(HierlearnError, match="no row with id 'id-004'; it has 'id-000'"):
+            held.forget(["id-004"])
+    assert shards(folder) == ["memory-00003.safetensors", "memory-00002.safetensors"]
+    assert files(folder)["memory-00002.safetensors"] == before["memory-00002.safetensors"]
     written = b"".join(one[2] for one in files(folder).values())
     assert b"id-004" not in written
     assert b"id-007" not in written
     assert b"id-008" in written
+    found = [one.id for row in explain(Pipeline.load(folder), dataset.inputs, 23) for one in row]
+    assert set(found) == set(memory(folder)["ids"])
+    assert len(set(found)) == 23
     with MemoryFolder.open(folder) as held:
-        held.forget(["later"], erase=True)
-    assert len(shards(folder)) == 1
+        assert held.forget("later") == 1
+    assert shards(folder) == ["memory-00003.safetensors"]
     assert len(remembered(Pipeline.load(folder).network)) == 22
 
 
@@ -290,9 +275,7 @@ def test_small_shards_are_joined_when_there_are_many(folder, monkeypatch):
 def test_which_shards_are_small(rows, first, monkeypatch):
     monkeypatch.setattr(memory_folder, "MOST", 2)
     listed = [memory_files.ShardEntry("", count) for count in rows]
-    assert small_shards(memory_files.Manifest("negative", False, shards=listed)) == range(
-        first, len(rows)
-    )
+    assert first_small_shard(memory_files.Manifest("negative", False, shards=listed)) == first
 
 
 def test_shards_of_a_row_are_written_again_as_often_as_the_memory_doubles(monkeypatch):
@@ -300,11 +283,11 @@ def test_shards_of_a_row_are_written_again_as_often_as_the_memory_doubles(monkey
     held, written = memory_files.Manifest("negative", False), 0
     for _ in range(10_000):
         if len(held.shards) >= 64:
-            some = small_shards(held)
-            assert some
-            rows = sum(one.rows for one in held.shards[some.start :])
+            start = first_small_shard(held)
+            rows = sum(one.rows for one in held.shards[start:])
+            assert rows
             written += rows
-            held.shards[some.start :] = [memory_files.ShardEntry("", rows)]
+            held.shards[start:] = [memory_files.ShardEntry("", rows)]
         held.shards.append(memory_files.ShardEntry("", 1))
     assert written < 13 * 10_000
     assert len(held.shards) <= 64
@@ -314,23 +297,13 @@ def test_full_shards_are_not_joined_by_remember(monkeypatch):
     monkeypatch.setattr(memory_folder, "ROWS", 10)
     monkeypatch.setattr(memory_folder, "MOST", 3)
     for rows, wanted in (
-        ([10] * 20, range(0)),
-        ([10, 12, 1, 1], range(0)),
-        ([1, 1, 10, 3, 2, 1], range(3, 6)),
-        ([10, 9, 5, 3, 1], range(1, 5)),
+        ([10] * 20, 20),
+        ([10, 12, 1, 1], 4),
+        ([1, 1, 10, 3, 2, 1], 3),
+        ([10, 9, 5, 3, 1], 1),
     ):
         listed = [memory_files.ShardEntry("", count) for count in rows]
-        assert small_shards(memory_files.Manifest("negative", False, shards=listed)) == wanted
-
-
-def test_large_shards_are_left_alone(monkeypatch):
-    monkeypatch.setattr(memory_folder, "ROWS", 10)
-    listed = [
-        memory_files.ShardEntry(str(n), count) for n, count in enumerate([10, 12, 3, 4, 3, 1, 9])
-    ]
-    held = memory_files.Manifest("negative", False, shards=listed)
-    assert groups_of(held, {}) == [range(2, 5), range(5, 7)]
-    assert groups_of(held, {"1": ()}) == [range(1, 2), range(2, 5), range(5, 7)]
+        assert first_small_shard(memory_files.Manifest("negative", False, shards=listed)) == wanted
 
 
 def test_a_whole_memory_is_written_in_shards(folder, tmp_path, monkeypatch):
@@ -350,8 +323,6 @@ def test_an_index_goes_with_the_rows_it_was_built_of(folder):
     in_memory.build_index(model)
     model.save(folder, force=True)
     name = "index-main-0.safetensors"
-    with MemoryFolder.open(folder) as held:
-        held.compact()
     assert (folder / name).is_file()
     more = clusters(5, seed=1)
     with MemoryFolder.open(folder) as held:
@@ -360,32 +331,6 @@ def test_an_index_goes_with_the_rows_it_was_built_of(folder):
 
 
 # ---------------------------------------------------------------------- damage
-
-
-def test_a_memory_of_an_older_version_is_named(folder):
-    config = json.loads((folder / "config.json").read_text())
-    config["files"]["memory.safetensors"] = "0" * 64
-    from hierlearn.pipeline.folder import write_config
-
-    write_config(folder / "config.json", config)
-    with pytest.raises(HierlearnError, match=r"in memory\.safetensors, as older versions"):
-        Pipeline.load(folder)
-
-
-def test_a_list_of_forgotten_rows_that_does_not_fit(folder):
-    from hierlearn.files.tensors import write_tensors
-    from hierlearn.pipeline.folder import digest, write_config
-
-    with MemoryFolder.open(folder) as held:
-        held.forget(["3", "5"])
-    path = folder / "forgotten-00002.safetensors"
-    for rows in ([3, 24], [3], [3, 3], [-1, 3]):
-        write_tensors(path, {"memory-00001.safetensors": torch.tensor(rows)}, {})
-        config = json.loads((folder / "config.json").read_text())
-        config["files"][path.name] = digest(path)
-        write_config(folder / "config.json", config)
-        with pytest.raises(HierlearnError, match=r"forgotten-00002\.safetensors does not fit"):
-            Pipeline.load(folder)
 
 
 def test_a_model_without_a_memory_is_refused(tmp_path):

@@ -208,9 +208,9 @@ def test_a_configuration_from_elsewhere_is_named(saved, text):
 
 def test_a_configuration_of_another_version_is_named(saved):
     config = json.loads((saved / "config.json").read_text())
-    write_config(saved / "config.json", {**config, "version": 1})
+    write_config(saved / "config.json", {**config, "version": 2})
     assert refusal(saved) == (
-        "FOLDER/config.json is of version 1, this hierlearn reads version 2; use the hierlearn "
+        "FOLDER/config.json is of version 2, this hierlearn reads version 3; use the hierlearn "
         "that wrote it"
     )
 

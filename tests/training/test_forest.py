@@ -82,7 +82,7 @@ def test_a_training_resumes_with_the_trees_of_its_checkpoint(tmp_path, monkeypat
     again = copy.deepcopy(ready)
     first = run(ready, Processes(0, 1, CPU), tmp_path)
     assert first.steps == ready.network.heads["main"].trees
-    monkeypatch.setattr("hierlearn.training.solvers.forest.grow", None)  # nothing is grown again
+    monkeypatch.setattr("hierlearn.training.solvers.forest.grow_tree", None)
     run(again, Processes(0, 1, CPU), tmp_path, resume=True)
     for key, value in ready.network.state_dict().items():
         assert torch.equal(again.network.state_dict()[key], value)
@@ -99,7 +99,7 @@ def test_the_network_brings_its_optimizer_and_refuses_others():
     for plan, message in refused:
         with pytest.raises(HierlearnError, match=message):
             prepare(data, plan, CPU)
-    with pytest.raises(HierlearnError, match="optimizer trees grows trees, and this Network has"):
+    with pytest.raises(HierlearnError, match="optimizer trees fits the network trees alone"):
         train(data, Plan(recipe="flat", settings={"optimizer": "trees"}))
 
 

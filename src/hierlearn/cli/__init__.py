@@ -76,7 +76,6 @@ add_commands(
     memory.forget,
     memory.remap,
     memory.index,
-    memory.compact,
     memory.export,
     panel=MEMORY,
 )

@@ -213,42 +213,11 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
     print_plain(console, f"wrote {folder}")
 
 
-@takes(*WRITING, shared.TRUST, shared.DEVICE)
-def compact(model: shared.ModelFolder, **options: Any) -> None:
-    """Join the files of the memory of a model, and remove what was forgotten from them.
-
-    Answers stay as they are. Remember does it for small files by itself, whenever there are 64.
-
-    Examples:
-        compact model --in-place
-        compact model --out small
-    """
-    from hierlearn.pipeline.explain import rows_of
-    from hierlearn.terminal import Console, print_plain
-
-    check_destination(model, options)
-    if options["in_place"]:
-        with change_in_place(model, options) as memory:
-            before, gone = len(memory.manifest.shards), memory.manifest.forgotten_rows
-            memory.compact()
-            rows, after = len(memory), len(memory.manifest.shards)
-        said = f"joined {plural(before, 'shard')} into {after:,}"
-        lines = [f"{said}, which {'holds' if after == 1 else 'hold'} {plural(rows, 'row')}"]
-        lines += [f"removed {plural(gone, 'forgotten row')}"] if gone else []
-        folder = model
-    else:
-        loaded = load_with_memory(model, options)
-        folder = write_changed(loaded, model, options)
-        lines = [f"joined the shards of {plural(len(rows_of(loaded)), 'row')}"]
-    print_plain(Console(), *lines, f"wrote {folder}")
-
-
 @takes(
     *options(
         id=(list[str], "Id of a row to forget. Repeatable.", {"metavar": "ID"}),
         ids=(Path, "File of ids: text with one id per line, or a table."),
         id_column=(str, "Column of a table in --ids; id if none."),
-        erase=(bool, "Remove the rows from the files at once, not with the next compact."),
     ),
     *WRITING,
     shared.TRUST,
@@ -268,31 +237,21 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
     from hierlearn.terminal import Console, print_plain
 
     check_destination(model, options)
-    if options["erase"] and not options["in_place"]:
-        raise HierlearnError("--erase goes with --in-place: a new folder never holds the rows")
     wanted = ids_to_forget(options)
     if options["in_place"]:
         with change_in_place(model, options) as memory:
-            gone, left = memory.forget(wanted, erase=options["erase"]), len(memory)
-            if memory.find(wanted)[1].any():
-                raise HierlearnError(f"{model} still has some of the ids; forget them again")
+            gone, left = memory.forget(wanted), len(memory)
         folder = model
     else:
         loaded = load_with_memory(model, options)
         gone = remove(loaded, wanted)
         folder, left = write_changed(loaded, model, options), len(rows_of(loaded))
     them = "it" if gone == 1 else "them"
-    lines = [f"forgot {plural(gone, 'row')}; the memory has {left:,} now"]
-    if options["in_place"] and not options["erase"]:
-        lines.append(
-            f"the files of {model} hold {them} until hierlearn compact, or forget --erase; nothing "
-            f"reads {them} any more"
-        )
-    else:
-        lines.append(
-            f"the memory in {folder} holds no embedding, label, id or text of {them}; weights and "
-            f"vocabulary stay as training learned them"
-        )
+    lines = [
+        f"forgot {plural(gone, 'row')}; the memory has {left:,} now",
+        f"the memory in {folder} holds no embedding, label, id or text of {them}; weights and "
+        f"vocabulary stay as training learned them",
+    ]
     if not options["in_place"]:
         lines.append(f"{model} still remembers {them}; delete it if nobody may")
     print_plain(Console(), *lines, f"wrote {folder}")

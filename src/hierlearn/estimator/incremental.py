@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.networks.ensemble import head_names
+from hierlearn.networks.ensemble import head_names, heads_of
 from hierlearn.networks.memories import embeddings_of, remembered, set_memory
-from hierlearn.networks.sparse_linear import sparse_linear_heads
-from hierlearn.networks.trees import forest_heads
+from hierlearn.networks.sparse_linear import SparseLinearHead
+from hierlearn.networks.trees import ForestHead
 from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
@@ -82,9 +82,9 @@ class IncrementalState:
             labels: of the rows.
             weights: (N,) how much each row counts; None for all alike.
         """
-        if forest_heads(pipeline.network):
+        if heads_of(pipeline.network, ForestHead):
             raise HierlearnError("trees are grown of all rows at once; call fit, not partial_fit")
-        if sparse_linear_heads(pipeline.network):
+        if heads_of(pipeline.network, SparseLinearHead):
             raise HierlearnError(
                 "sparse weights are solved on all rows at once; call fit with all of them, or "
                 f"train with {arg('head', 'linear')}, which goes on in batches"

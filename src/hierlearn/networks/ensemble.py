@@ -11,7 +11,7 @@ network too.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from hierlearn.memory import Candidates
 
+H = TypeVar("H", bound=nn.Module)
 # Elementwise modules of torch without weights, which accept a leading axis.
 ELEMENTWISE = (nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid)
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -215,6 +216,17 @@ def networks_in(network: nn.Module) -> list[nn.Module]:
     if isinstance(network, LoopedEnsemble):
         return list(network.networks)
     return [network.network if isinstance(network, StackedEnsemble) else network]
+
+
+def heads_of(network: nn.Module, kind: type[H]) -> list[H]:
+    """Return the heads of a kind in a network, or in every member of an ensemble."""
+    return [
+        head
+        for one in networks_in(network)
+        if isinstance(one, Network)
+        for head in one.heads.values()
+        if isinstance(head, kind)
+    ]
 
 
 def head_names(network: nn.Module) -> list[str]:

@@ -29,7 +29,6 @@ from hierlearn.files.tensors import CheckpointError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links import Head, HeadOutput
 from hierlearn.links.output import safe_log
-from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.network import Network
 from hierlearn.registry import check_allowed, imported
@@ -373,17 +372,6 @@ def _restore(content: bytes, roots: set[str], space: LabelSpace) -> list[Part]:
     ):
         raise CheckpointError("the stored estimator names classes that the hierarchy lacks")
     return parts
-
-
-def estimator_heads(network: nn.Module) -> list[EstimatorHead]:
-    """Return the heads with estimators of a network, or of every member of an ensemble."""
-    return [
-        head
-        for one in networks_in(network)
-        if isinstance(one, Network)
-        for head in one.heads.values()
-        if isinstance(head, EstimatorHead)
-    ]
 
 
 def estimator(

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.links import Head, HeadOutput, make_link
-from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -111,17 +110,6 @@ def squared_distances(x: Tensor, rows: Tensor) -> Tensor:
 def bumps(squared: Tensor, width: Tensor | float, columns: int) -> Tensor:
     """Return the similarities of rows of D columns at squared distances."""
     return (squared / (-2 * width**2 * max(columns, 1))).exp()
-
-
-def kernel_heads(network: nn.Module) -> list[KernelHead]:
-    """Return the kernel machines of a network, or of every member of an ensemble."""
-    return [
-        head
-        for one in networks_in(network)
-        if isinstance(one, Network)
-        for head in one.heads.values()
-        if isinstance(head, KernelHead)
-    ]
 
 
 def kernel(label_space: LabelSpace | Hierarchy, inputs: InputSpec) -> Network:

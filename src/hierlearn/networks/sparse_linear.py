@@ -29,15 +29,11 @@ from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import LOG_ZERO
 from hierlearn.links import Head, HeadOutput, make_link
 from hierlearn.links.siblings import log_steps, sibling_groups
-from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.network import Network
 from hierlearn.networks.trees import is_csr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from torch import nn
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Labels
@@ -200,14 +196,3 @@ class SparseLinearHead(Head):
     def extra_repr(self) -> str:
         """Show the size when the module is printed."""
         return f"{self.strategy}, {len(self.bias):,} scores, {len(self.values):,} weights"
-
-
-def sparse_linear_heads(network: nn.Module) -> list[SparseLinearHead]:
-    """Return the heads with sparse weights of a network, or of every member of an ensemble."""
-    return [
-        head
-        for one in networks_in(network)
-        if isinstance(one, Network)
-        for head in one.heads.values()
-        if isinstance(head, SparseLinearHead)
-    ]

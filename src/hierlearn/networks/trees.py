@@ -27,7 +27,6 @@ from hierlearn.links import Head, HeadOutput
 from hierlearn.links.output import safe_log
 from hierlearn.memory.head import normalized
 from hierlearn.memory.store import DENSE, mixture, mixture_in_blocks
-from hierlearn.networks.ensemble import networks_in
 from hierlearn.networks.layers import check_size
 from hierlearn.networks.network import Network
 
@@ -268,15 +267,6 @@ def is_csr(offsets: Any, rows: int, entries: int) -> bool:
     if not len(offsets) or len(offsets) != rows + 1 or offsets[0] != 0 or offsets[-1] != entries:
         return False
     return bool(np.all(np.diff(offsets) >= 0))
-
-
-def forest_heads(network: nn.Module) -> list[ForestHead]:
-    """Return the heads with trees of a network, or of every member of an ensemble."""
-    found = []
-    for one in networks_in(network):
-        heads = one.heads.values() if isinstance(one, Network) else ()
-        found += [head for head in heads if isinstance(head, ForestHead)]
-    return found
 
 
 def trees(

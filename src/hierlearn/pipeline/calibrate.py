@@ -23,7 +23,8 @@ from hierlearn.datasets.tables.stream import RowGroups
 from hierlearn.decoding.scaling import fit_scaling
 from hierlearn.errors import plural
 from hierlearn.hierarchy.labels import labels_of_rows
-from hierlearn.networks.sparse_linear import sparse_linear_heads
+from hierlearn.networks.ensemble import heads_of
+from hierlearn.networks.sparse_linear import SparseLinearHead
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.seen_rows import row_digests
@@ -196,7 +197,7 @@ def second_training(
     settings = prepared.decision.settings
     names = label_space.hierarchy.names
     head_options = dict(prepared.plan.head_options)
-    for head in sparse_linear_heads(prepared.network)[:1]:  # how steep, is learned once
+    for head in heads_of(prepared.network, SparseLinearHead)[:1]:  # how steep, is learned once
         head_options["slope"] = float(head.slope)
     plan = replace(
         prepared.plan,

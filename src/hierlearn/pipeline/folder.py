@@ -56,7 +56,7 @@ from hierlearn.files.writing import (
 )
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.heads import HEADS
-from hierlearn.pipeline.memory_files import MANIFEST, OLD, OWN
+from hierlearn.pipeline.memory_files import MANIFEST, OWN
 from hierlearn.pipeline.seen_rows import ROWS_FILE
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 TRIES = 100  # to read a model that others replace
 FORMAT = "hierlearn.model"
-VERSION = 2
+VERSION = 3
 FILES = ("model.safetensors", "hierarchy.json", "config.json", "README.md")
 WORK = "blend"  # folder of what a run with effort "best" has trained so far
 NEXT, TRAINING = f"{HIDDEN}next", f"{HIDDEN}training"
@@ -369,7 +369,7 @@ def move_training(folder: Path, moved: list[str], *, keep_log: bool) -> None:
 
 def is_own(name: str) -> bool:
     """Whether a file name is one of those that a model has."""
-    return name in (*FILES, ROWS_FILE, OLD) or bool(OWN.fullmatch(name))
+    return name in (*FILES, ROWS_FILE) or bool(OWN.fullmatch(name))
 
 
 # ---------------------------------------- config file
@@ -508,11 +508,6 @@ def read_config(folder: Path, *, skip_memory: bool = False) -> dict[str, Any]:
             raise CheckpointError(f"{folder} has no {name}: it is no model, or an unfinished one")
     config = parse_config(folder / FILES[2])
     listed = config["files"]
-    if OLD in listed:
-        raise CheckpointError(
-            f"{folder} holds its memory in {OLD}, as older versions of hierlearn wrote it; train "
-            f"the model again, or use the hierlearn that wrote it"
-        )
     for name in listed:
         if name not in KNOWN and not OWN.fullmatch(name):
             raise CheckpointError(

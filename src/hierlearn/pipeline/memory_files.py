@@ -2,7 +2,6 @@
 
 memory.json                   the list of the shards: see ``Manifest``
 memory-NUMBER.safetensors     a shard: the embeddings, labels and ids of some rows
-forgotten-NUMBER.safetensors  which rows of which shards were forgotten since
 index-*.safetensors           approximate indexes, where they were built
 
 Numbered files are immutable, and no number is used twice by those who add to a folder.
@@ -61,16 +60,14 @@ if TYPE_CHECKING:
 
 MANIFEST = "memory.json"
 SHARD = "memory-{:05}.safetensors"
-FORGOTTEN = "forgotten-{:05}.safetensors"
 INDEX = "index-{head}-{member}.safetensors"
-OLD = "memory.safetensors"  # the whole memory, of versions before there were shards
-OWN = re.compile(r"memory\.json|(memory|forgotten)-\d{5,9}\.safetensors|index-[\w.-]+\.safetensors")
+OWN = re.compile(r"memory\.json|memory-\d{5,9}\.safetensors|index-[\w.-]+\.safetensors")
 ROWS = 1 << 18  # of a large shard, as a whole memory is written
 
 
 @dataclass
 class ShardEntry:
-    """A shard in the list: its file, and how many rows it holds, forgotten ones among them."""
+    """A shard in the list: its file, and how many rows it holds."""
 
     file: str
     rows: int
@@ -86,8 +83,6 @@ class Manifest:
         next: the number of the next file.
         largest_id: the largest id that is an integer; None where no id is.
         shards: in the order of their rows.
-        forgotten: the file of the forgotten rows; None where there are none.
-        forgotten_rows: how many they are.
     """
 
     unlabeled_descendants: Literal["negative", "ignore"]
@@ -95,13 +90,11 @@ class Manifest:
     next: int = 1
     largest_id: int | None = None
     shards: list[ShardEntry] = field(default_factory=list)
-    forgotten: str | None = None
-    forgotten_rows: int = 0
 
     @property
     def total(self) -> int:
         """How many rows are remembered."""
-        return sum(one.rows for one in self.shards) - self.forgotten_rows
+        return sum(one.rows for one in self.shards)
 
     @property
     def next_id(self) -> int:
@@ -111,11 +104,10 @@ class Manifest:
     @property
     def names(self) -> list[str]:
         """The files of the memory, the manifest first."""
-        others = [] if self.forgotten is None else [self.forgotten]
-        return [MANIFEST, *(one.file for one in self.shards), *others]
+        return [MANIFEST, *(one.file for one in self.shards)]
 
-    def add(self, folder: Path, shard: Shard) -> str:
-        """Write a shard after the others, and return the name of its file."""
+    def add(self, folder: Path, shard: Shard) -> None:
+        """Write a shard after the others."""
         name = SHARD.format(self.next)
         write_shard(folder / name, shard)
         self.shards.append(ShardEntry(name, len(shard)))
@@ -123,16 +115,6 @@ class Manifest:
         numbers = [int(one) for one in shard.rows.ids if str(one).isdecimal()]
         if numbers:
             self.largest_id = max(-1 if self.largest_id is None else self.largest_id, *numbers)
-        return name
-
-    def forget(self, folder: Path, rows: dict[str, Ints]) -> str:
-        """Write which rows of which shards are forgotten, by file; return the name of the file."""
-        self.forgotten = FORGOTTEN.format(self.next)
-        self.next += 1
-        self.forgotten_rows = sum(map(len, rows.values()))
-        tensors = {name: torch.from_numpy(np.sort(found)) for name, found in rows.items()}
-        write_tensors(folder / self.forgotten, tensors, {"format": FORMAT})
-        return self.forgotten
 
     def copy(self) -> Manifest:
         """Return a manifest that may be changed."""
@@ -158,25 +140,8 @@ def read_manifest(folder: Path, names: Container[str]) -> Manifest:
     for name in found.names:
         if name not in names or not OWN.fullmatch(name):
             raise CheckpointError(f"{folder} has no {name}; {COPY}")
-    if any(one.rows < 1 for one in found.shards) or found.forgotten_rows < 0 or found.total < 1:
+    if not found.shards or any(one.rows < 1 for one in found.shards):
         raise CheckpointError(f"{path} is damaged: its rows do not add up; {COPY}")
-    return found
-
-
-def read_forgotten(folder: Path, manifest: Manifest) -> dict[str, Ints]:
-    """Return which rows of which shards are forgotten, by file."""
-    if manifest.forgotten is None:
-        return {}
-    path = folder / manifest.forgotten
-    tensors, _ = read_tensors(path)
-    known = {one.file: one.rows for one in manifest.shards}
-    with guarded(path, "does not fit this model", CheckpointError, COPY):
-        found = {name: held.numpy() for name, held in tensors.items()}
-        for name, rows in found.items():
-            if rows.dtype != np.int64 or not (0 <= rows.min() <= rows.max() < known[name]):
-                raise ValueError("it names rows that are not there")
-        if sum(len(np.unique(rows)) for rows in found.values()) != manifest.forgotten_rows:
-            raise ValueError("its rows differ in number")
     return found
 
 
@@ -210,27 +175,13 @@ def members_of_memories(network: nn.Module) -> Iterator[tuple[str, Memory, int, 
 
 
 def read_shards(
-    folder: Path,
-    manifest: Manifest,
-    hierarchy: Hierarchy,
-    forgotten: Mapping[str, Ints],
-    entries: Iterable[ShardEntry] | None = None,
+    folder: Path, manifest: Manifest, hierarchy: Hierarchy, entries: Iterable[ShardEntry]
 ) -> Iterator[Shard]:
-    """Read shards, one after another; one of which all rows were forgotten is empty.
-
-    Args:
-        folder: of the model.
-        manifest: the list of shards.
-        hierarchy: the classes of the model.
-        forgotten: the rows to leave out, by file.
-        entries: some of the shards; by default all.
-    """
-    for entry in manifest.shards if entries is None else entries:
+    """Read some of the shards of a memory, one after another."""
+    for entry in entries:
         shard = read_shard(folder / entry.file, hierarchy, manifest.unlabeled_descendants)
         if len(shard) != entry.rows or (shard.rows.texts is not None) != manifest.texts:
             raise CheckpointError(f"{folder / entry.file} does not fit {MANIFEST}; {COPY}")
-        if entry.file in forgotten:
-            shard = shard.take(np.delete(np.arange(len(shard)), forgotten[entry.file]))
         yield shard
 
 
@@ -262,7 +213,7 @@ def read_memory(
     known: list[Shard] = []
     held: dict[str, Tensor] = {}
     begin = 0  # of the rows of a shard
-    shards = read_shards(folder, manifest, hierarchy, read_forgotten(folder, manifest))
+    shards = read_shards(folder, manifest, hierarchy, manifest.shards)
     for entry, shard in zip(manifest.shards, shards, strict=True):
         with guarded(folder / entry.file, "does not fit this model", CheckpointError, COPY):
             for name, (head, *_) in heads.items():

@@ -11,11 +11,10 @@ MemoryFolder: the memory of a model folder, changed without reading or rewriting
     with MemoryFolder.open("model") as memory:
         memory.remember(inputs, labels)
 
-``remember`` writes one more shard, and ``forget`` a list of the rows that do not count any more;
-either takes as long in a memory of a million rows as in one of a thousand. When ``MOST`` small
-shards have come together, ``remember`` joins them; ``compact`` joins what it can and removes what
-was forgotten. A change is there as a whole or not at all, see ``folder``, and another process
-that wants to change the same folder waits.
+``remember`` writes one more shard, in as little time for a memory of a million rows as for one of a
+thousand; ``forget`` writes the shards again that held the rows. When ``MOST`` small shards have
+come together, ``remember`` joins them. A change is there as a whole or not at all, see ``folder``,
+and another process that wants to change the same folder waits.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ from hierlearn.pipeline.memory_files import (
     Shard,
     ShardEntry,
     id_digests,
-    read_forgotten,
     read_manifest,
     read_shards,
     rows_with_ids,
@@ -61,7 +59,7 @@ from hierlearn.pipeline.seen_rows import ROWS_FILE, row_digests
 from hierlearn.training.inference import BATCH, encode_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -597,9 +595,11 @@ class MemoryFolder:
         with replaced_model(self.folder) as hidden:
             if ROWS_FILE not in self.files:
                 added = Shard(added.embeddings, added.rows)
-            small = small_shards(manifest)
-            if small:
-                self._join(hidden, manifest, [small], read_forgotten(self.folder, manifest))
+            start = first_small_shard(manifest)
+            if small := manifest.shards[start:]:
+                joined = Shard.join(list(self._shards(small)))
+                del manifest.shards[start:]
+                manifest.add(hidden, joined)
             manifest.add(hidden, added)
             self._keep_next_id(manifest)
             growth = note_growth(pipeline, old, before, len(added), manifest.total)
@@ -610,59 +610,37 @@ class MemoryFolder:
         """Yield the remembered rows with the ids of others, shard by shard."""
         found, _ = self.find(list(dict.fromkeys(map(str, added.rows.ids))))
         some = [one for one in self.manifest.shards if one.file in found]
-        for one, shard in zip(some, self._shards(some, {}), strict=True):
+        for one, shard in zip(some, self._shards(some), strict=True):
             yield shard.take(found[one.file])
 
-    def _shards(
-        self, entries: Sequence[ShardEntry], forgotten: Mapping[str, Ints]
-    ) -> Iterator[Shard]:
-        hierarchy = self.pipeline.hierarchy
-        return read_shards(self.folder, self.manifest, hierarchy, forgotten, entries)
+    def _shards(self, entries: Sequence[ShardEntry]) -> Iterator[Shard]:
+        return read_shards(self.folder, self.manifest, self.pipeline.hierarchy, entries)
 
-    def forget(self, ids: Iterable[str], *, erase: bool = False) -> int:
-        """Forget the rows with some ids, and return how many.
-
-        They answer no more, and are named no more. Their embeddings, labels, ids and texts stay in
-        the files until ``compact``, unless they are erased at once.
-
-        Args:
-            ids: of the rows; an id that no row has raises.
-            erase: write the shards that hold these rows again, without them.
-        """
+    def forget(self, ids: Iterable[str]) -> int:
+        """Forget the rows with some ids, and return how many; no file holds them any more."""
         wanted = sorted({str(one) for one in ([ids] if isinstance(ids, str) else ids)})
         rows, have = self.find(wanted)
         missing = [one for one, has in zip(wanted, have, strict=True) if not has]
         if missing:
-            shards = self._shards(self.manifest.shards, read_forgotten(self.folder, self.manifest))
-            raise unknown_ids(missing, next(one.rows.ids for one in shards if len(one)))
+            first = next(self._shards(self.manifest.shards[:1]))
+            raise unknown_ids(missing, first.rows.ids)
         gone = sum(map(len, rows.values()))
         if gone == len(self):
             raise nothing_left(gone)
-        manifest = self.manifest.copy()
-        known = read_forgotten(self.folder, manifest)
-        for name, found in rows.items():
-            known[name] = np.concatenate([known.get(name, found[:0]), found])
+        manifest = replace(self.manifest, shards=[])
         with replaced_model(self.folder) as hidden:
             self._keep_next_id(manifest)
-            if erase:
-                listed = enumerate(manifest.shards)
-                groups = [range(n, n + 1) for n, one in listed if one.file in known]
-                self._join(hidden, manifest, groups, known)
-            else:
-                manifest.forget(hidden, known)
-            before = self.pipeline.hierarchy.fingerprint
-            record(self.pipeline, "forget", before, rows=gone)
+            for entry in self.manifest.shards:
+                if entry.file not in rows:
+                    manifest.shards.append(entry)
+                elif len(rows[entry.file]) < entry.rows:
+                    shard = next(self._shards([entry]))
+                    manifest.add(
+                        hidden, shard.take(np.delete(np.arange(entry.rows), rows[entry.file]))
+                    )
+            record(self.pipeline, "forget", self.pipeline.hierarchy.fingerprint, rows=gone)
             self._write(hidden, manifest)
         return gone
-
-    def compact(self) -> None:
-        """Join the shards into as few as possible, without the rows that were forgotten."""
-        manifest = self.manifest.copy()
-        with replaced_model(self.folder) as hidden:
-            self._keep_next_id(manifest)
-            forgotten = read_forgotten(self.folder, manifest)
-            self._join(hidden, manifest, groups_of(manifest, forgotten), forgotten)
-            self._write(hidden, manifest, keep_index=True)
 
     # ------------------------------------------------------------------ what is there
 
@@ -676,14 +654,10 @@ class MemoryFolder:
         Shards are searched by the digests of the ids, 64 bits each, and are not read.
         """
         digests = id_digests(ids)
-        forgotten = read_forgotten(self.folder, self.manifest)
         have = np.zeros(len(ids), dtype=bool)
         found = {}
         for entry in self.manifest.shards:
             rows, which = rows_with_ids(self.folder / entry.file, digests)
-            if entry.file in forgotten:
-                left = ~np.isin(rows, forgotten[entry.file])
-                rows, which = rows[left], which[left]
             have[which] = True
             if len(rows):
                 found[entry.file] = rows
@@ -697,57 +671,18 @@ class MemoryFolder:
     def _keep_next_id(self, manifest: Manifest) -> None:
         self.pipeline.config["next_id"] = max(self._next_id(), manifest.next_id)
 
-    def _join(
-        self,
-        hidden: Path,
-        manifest: Manifest,
-        groups: Iterable[range],
-        forgotten: Mapping[str, Ints],
-    ) -> None:
-        """Write each group of consecutive shards as one, without the rows that were forgotten.
-
-        Args:
-            hidden: where to.
-            manifest: changed in place.
-            groups: places in the list of shards, ascending.
-            forgotten: the rows to leave out, by file.
-        """
-        before, last = manifest.shards, 0
-        manifest.shards = []
-        for group in groups:
-            manifest.shards += before[last : group.start]
-            joined = Shard.join(list(self._shards(before[group.start : group.stop], forgotten)))
-            if len(joined):
-                manifest.add(hidden, joined)
-            last = group.stop
-        manifest.shards += before[last:]
-        left = {one.file: forgotten[one.file] for one in manifest.shards if one.file in forgotten}
-        manifest.forgotten, manifest.forgotten_rows = None, 0
-        if left:
-            manifest.forget(hidden, left)
-
-    def _write(
-        self,
-        hidden: Path,
-        manifest: Manifest,
-        *,
-        weights: bool = False,
-        keep_index: bool = False,
-    ) -> None:
+    def _write(self, hidden: Path, manifest: Manifest, *, weights: bool = False) -> None:
         """Write what describes the model: the list of shards, the configuration, the card.
 
         Args:
             hidden: where to.
             manifest: the new list of shards.
             weights: whether classes or heads have changed.
-            keep_index: whether the rows are the same as before.
         """
         manifest.write(hidden)
         if weights:
             self.pipeline.write_weights(hidden)
         gone = {name for name in self.files if OWN.fullmatch(name) and name not in manifest.names}
-        if keep_index:
-            gone = {name for name in gone if not name.startswith("index-")}
         names = [path.name for path in hidden.iterdir()]
         self.files = {
             **{name: known for name, known in self.files.items() if name not in gone},
@@ -757,29 +692,12 @@ class MemoryFolder:
         self.manifest = manifest
 
 
-def small_shards(manifest: Manifest) -> range:
-    """Return the last shards that are to be joined; none while fewer than ``MOST`` are small.
-
-    The first of them has no more rows than those that follow, so a row is written again about as
-    often as the number of rows since the last large shard has doubled.
-    """
+def first_small_shard(manifest: Manifest) -> int:
+    """Return the shard from which on they are to be joined; none while few of them are small."""
     rows = [one.rows for one in manifest.shards]
     large = [number for number, count in enumerate(rows) if count >= ROWS]
     start = large[-1] + 1 if large else 0
     if len(rows) - start < MOST:
-        return range(0)
+        return len(rows)
     after = np.cumsum(rows[::-1])[::-1] - rows
-    some = (number for number in range(start, len(rows)) if rows[number] <= after[number])
-    return range(next(some, start), len(rows))
-
-
-def groups_of(manifest: Manifest, forgotten: Container[str]) -> list[range]:
-    """Return which consecutive shards to join, up to ``ROWS`` rows; whole large ones stay."""
-    groups, begin = [], 0
-    shards = manifest.shards
-    for number in range(1, len(shards) + 1):
-        some = shards[begin : number + 1]
-        if number == len(shards) or sum(one.rows for one in some) > ROWS:
-            groups.append(range(begin, number))
-            begin = number
-    return [one for one in groups if len(one) > 1 or shards[one.start].file in forgotten]
+    return next(n for n in range(start, len(rows)) if rows[n] <= after[n] or n + 1 == len(rows))

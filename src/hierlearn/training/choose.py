@@ -15,10 +15,11 @@ import numpy as np
 
 from hierlearn.errors import HierlearnError, unknown_name
 from hierlearn.networks.build import find_factory
+from hierlearn.networks.ensemble import heads_of
 from hierlearn.networks.heads import HEADS
 from hierlearn.networks.network import AVERAGE, MAIN
 from hierlearn.networks.sparse_linear import SPARSE_LINEAR
-from hierlearn.networks.trees import forest_heads
+from hierlearn.networks.trees import ForestHead
 from hierlearn.training.recipes import RECIPES, Recipe
 from hierlearn.training.settings import OF_BATCHES, Plan, Settings, merge_settings
 
@@ -95,7 +96,7 @@ class Facts:
         counts, hierarchy = labels.terminal_counts, labels.hierarchy
         is_a: Any = ""
         if module is not None:
-            is_a = "trees" if forest_heads(module) else "other"
+            is_a = "trees" if heads_of(module, ForestHead) else "other"
         return cls(
             rows=len(labels),
             kind=kind,

@@ -43,13 +43,13 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
-from hierlearn.networks.ensemble import auxiliary_heads, head_names, networks_in
-from hierlearn.networks.estimator import estimator_heads
+from hierlearn.networks.ensemble import auxiliary_heads, head_names, heads_of, networks_in
+from hierlearn.networks.estimator import EstimatorHead
 from hierlearn.networks.heads import HEADS
 from hierlearn.networks.memories import memory_heads
 from hierlearn.networks.network import AVERAGE, MAIN
-from hierlearn.networks.sparse_linear import sparse_linear_heads
-from hierlearn.networks.trees import FOREST, forest_heads
+from hierlearn.networks.sparse_linear import SparseLinearHead
+from hierlearn.networks.trees import FOREST, ForestHead
 from hierlearn.registry import Registry
 from hierlearn.training.choose import Decision, Facts, choose, default_network
 from hierlearn.training.recipes import build_loss
@@ -736,40 +736,35 @@ def summary(prepared: Prepared) -> str:
     size, length = settings.ensemble_size, plural(settings.epochs, "epoch")
     for staged in staged_networks(prepared.network)[:1]:
         length = f"{length} shared by {len(staged.parts)} parts, trained one after another"
-    links = ""
+    network, solver = prepared.network, settings.optimizer
+    trained_by = type(prepared.loss).__name__
     if prepared.overrides_link or prepared.network_spec is None:
         trained, read = link_name(loss.link), link_name(prepared.link)
-        links = f" on the {trained} link, read by the {read} link"
-    trained_by = f"{type(prepared.loss).__name__}{links}"
-    memories = memory_heads(prepared.network)
-    if memories:
-        (head, *_), *_ = memories.values()
+        trained_by += f" on the {trained} link, read by the {read} link"
+    for memory, *_ in [*memory_heads(network).values()][:1]:
+        kind = f"a memory ({memory.distance} distance, {memory.neighbors} neighbors)"
+        if solver == "none":
+            trained_by, length = kind, "nothing is trained"
+            break
         joint = " and ".join(decision.recipe.joint)
         also = f", with further heads trained by {joint}" if joint else ""
-        compared = f"{head.candidates:,} candidates per step"
-        if not head.candidates:
+        compared = f"{memory.candidates:,} candidates per step"
+        if not memory.candidates:
             compared = f"batches of {settings.batch_size:,} rows compared with each other"
         trained_by = (
-            f"a memory ({head.distance} distance / {head.scale.value:g}, {head.neighbors} "
+            f"a memory ({memory.distance} distance / {memory.scale.value:g}, {memory.neighbors} "
             f"neighbors, {compared}), trained by {decision.recipe.loss}{also}"
         )
-        if settings.optimizer == "none":
-            trained_by = f"a memory ({head.distance} distance, {head.neighbors} neighbors)"
-            length = "nothing is trained"
-    solver = settings.optimizer
-    if solver == "linear" and (svms := sparse_linear_heads(prepared.network)):
-        trained_by = f"linear SVMs, {svms[0].strategy}"
+    for svm in heads_of(network, SparseLinearHead)[:1]:
+        trained_by = f"linear SVMs, {svm.strategy}"
         length = f"solved at once with penalty {settings.l2_penalty:.3g}"
-    if solver == "estimator" and (estimators := estimator_heads(prepared.network)):
-        kind = type(estimators[0].make()).__name__
-        trained_by, length = f"{kind}, {estimators[0].strategy}", "fitted at once"
-    if solver == "trees" and (forests := forest_heads(prepared.network)):
-        kind = "trees of a random forest" if forests[0].kind == FOREST else "extremely random trees"
-        least = plural(forests[0].min_samples_leaf, "row")
-        trained_by, length = (
-            f"{forests[0].trees} {kind} (at least {least} per leaf)",
-            "grown at once",
-        )
+    for one in heads_of(network, EstimatorHead)[:1]:
+        trained_by, length = f"{type(one.make()).__name__}, {one.strategy}", "fitted at once"
+    for forest in heads_of(network, ForestHead)[:1]:
+        kind = "trees of a random forest" if forest.kind == FOREST else "extremely random trees"
+        least = plural(forest.min_samples_leaf, "row")
+        trained_by = f"{forest.trees} {kind} (at least {least} per leaf)"
+        length = "grown at once"
     if solver == "kernel":
         trained_by, length = "a kernel machine", "solved at once"
     encoder, step = "", prepared.preprocessor

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.networks.estimator import ROOT, Part, as_array, estimator_heads, families
+from hierlearn.networks.estimator import ROOT, Part, as_array, families
 from hierlearn.training.seeding import derive
-from hierlearn.training.solvers.solver import fit_at_once
-from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hierlearn.networks.estimator import EstimatorHead
-    from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
-    from hierlearn.training.solvers.solver import Fitted, Run
 
     Ints = NDArray[np.int64]
 
@@ -35,7 +31,7 @@ def fit_head(head: EstimatorHead, rows: Rows, seed: int) -> None:
         rows: the training rows.
         seed: for what they draw.
     """
-    if isinstance(rows, ParquetRows):
+    if rows.streamed:
         raise HierlearnError("an estimator reads rows in memory, not streams; leave stream out")
     labels, space = rows.labels, head.label_space
     x = as_array(rows.inputs)
@@ -124,25 +120,3 @@ def paths_of(labels: Any, depth: int) -> Ints:
     found = np.full((len(labels), depth), -1, dtype=np.int64)
     found[rows, labels.hierarchy.levels[classes] - 1] = classes
     return found
-
-
-class EstimatorSolver:
-    """Fit the estimators of a network, or of every member. See ``Solver``."""
-
-    def steps(self, prepared: Prepared) -> int:
-        """Return 1."""
-        del prepared
-        return 1
-
-    def fit(self, prepared: Prepared, run: Run) -> Fitted:
-        """Fit all estimators, unless a checkpoint has them."""
-        heads = estimator_heads(prepared.network)
-        if not heads:
-            raise HierlearnError("optimizer estimator fits the network estimator alone")
-
-        def fit_all() -> list[None]:
-            for number, head in enumerate(heads):
-                fit_head(head, prepared.rows, prepared.decision.settings.seed + number)
-            return [None] * len(heads)
-
-        return fit_at_once(prepared, run, fit_all)

@@ -23,10 +23,8 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.trees import FOREST, forest_heads
+from hierlearn.networks.trees import FOREST
 from hierlearn.training.seeding import derive
-from hierlearn.training.solvers.solver import fit_at_once
-from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.networks.trees import ForestHead
-    from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
-    from hierlearn.training.solvers.solver import Fitted, Run
 
 CHUNK = 4096  # rows whose mask is made at once
 PAST = 0.0072  # of the way from a threshold to the next training value
@@ -65,7 +61,7 @@ class Sample:
     @classmethod
     def of(cls, rows: Rows) -> Sample:
         """Return the rows of a training that count, and of which something is known."""
-        if isinstance(rows, ParquetRows) or isinstance(rows.inputs, SparseRows):
+        if rows.streamed or isinstance(rows.inputs, SparseRows):
             raise HierlearnError(
                 "trees are grown of dense rows in memory, not of sparse rows or streams; use "
                 "another recipe, such as linear"
@@ -193,7 +189,7 @@ def rounded_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def grow(
-    head: ForestHead, rows: Rows, seed: int, on_tree: Callable[[], None] | None = None
+    head: ForestHead, rows: Rows, seed: int, on_tree: Callable[[], None] = lambda: None
 ) -> None:
     """Grow the trees of a head.
 
@@ -209,8 +205,7 @@ def grow(
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for tree in pool.map(partial(grow_tree, head, sample), seeds):
             parts.append(tree)
-            if on_tree is not None:
-                on_tree()
+            on_tree()
     arrays = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
     sizes = [len(one["feature"]) for one in parts]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -220,35 +215,3 @@ def grow(
     sets = rows.label_sets.sets
     arrays["set_offsets"], arrays["set_classes"] = sets.terminal
     head.set(arrays, partial=rows.is_partial)
-
-
-class ForestSolver:
-    """Grow the trees of a network, or of every member; a tree is a step. See ``Solver``."""
-
-    def steps(self, prepared: Prepared) -> int:
-        """Return how many trees are grown."""
-        return sum(head.trees for head in forest_heads(prepared.network))
-
-    def fit(self, prepared: Prepared, run: Run) -> Fitted:
-        """Grow the trees of all members, unless a checkpoint has them."""
-        network, steps = prepared.network, self.steps(prepared)
-        heads = forest_heads(network)
-        if not heads:
-            raise HierlearnError(
-                f"optimizer trees grows trees, and this {type(network).__name__} has none; use "
-                f"the network trees, or optimizer adamw"
-            )
-        done = 0
-
-        def on_tree() -> None:
-            nonlocal done
-            done += 1
-            if run.on_step is not None and done < steps:  # the last one is reported at the end
-                run.on_step(done)
-
-        def grow_all() -> list[None]:
-            for number, head in enumerate(heads):
-                grow(head, prepared.rows, prepared.decision.settings.seed + number, on_tree)
-            return [None] * len(heads)
-
-        return fit_at_once(prepared, run, grow_all, steps)

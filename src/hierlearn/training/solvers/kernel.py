@@ -19,18 +19,14 @@ import torch
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.kernel import bumps, kernel_heads, similarities, squared_distances
+from hierlearn.networks.kernel import bumps, similarities, squared_distances
 from hierlearn.training.seeding import derive
-from hierlearn.training.solvers.solver import fit_at_once
-from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hierlearn.networks.kernel import KernelHead
-    from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
-    from hierlearn.training.solvers.solver import Fitted, Run
 
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # of the bumps; rows differ by about sqrt(2 D)
 NOISES = (0.01, 0.1, 0.5)
@@ -41,6 +37,7 @@ CHUNK = 8192  # rows whose similarities are held at once
 JITTER = 1e-5  # on the diagonal, relative
 
 
+@torch.no_grad()
 def fit_kernel(head: KernelHead, rows: Rows, seed: int) -> None:
     """Fit a kernel machine to rows with one label each.
 
@@ -49,7 +46,7 @@ def fit_kernel(head: KernelHead, rows: Rows, seed: int) -> None:
         rows: the training rows; those whose label is not terminal say nothing here.
         seed: of the rows that are sampled.
     """
-    if isinstance(rows, ParquetRows) or isinstance(rows.inputs, SparseRows):
+    if rows.streamed or isinstance(rows.inputs, SparseRows):
         raise HierlearnError(
             "a kernel machine compares dense rows in memory, not sparse rows or streams; use "
             "another recipe, such as linear"
@@ -112,26 +109,3 @@ def best_width(x: Tensor, y: Tensor, noise_of: Tensor) -> tuple[float, float]:
         value = float(((missed * missed).sum(dim=1) / noise_of).sum())
         best = min(best, (value, width, noise))
     return best[1:]
-
-
-class KernelSolver:
-    """Fit the kernel machines of a network, or of every member. See ``Solver``."""
-
-    def steps(self, prepared: Prepared) -> int:
-        """Return 1."""
-        del prepared
-        return 1
-
-    def fit(self, prepared: Prepared, run: Run) -> Fitted:
-        """Fit all of them, unless a checkpoint has them."""
-        heads = kernel_heads(prepared.network)
-        if not heads:
-            raise HierlearnError("optimizer kernel fits the network kernel alone")
-
-        @torch.no_grad()
-        def fit_all() -> list[None]:
-            for number, head in enumerate(heads):
-                fit_kernel(head, prepared.rows, prepared.decision.settings.seed + number)
-            return [None] * len(heads)
-
-        return fit_at_once(prepared, run, fit_all)

@@ -28,15 +28,14 @@ import torch
 
 from hierlearn.errors import DataWarning, HierlearnError, arg
 from hierlearn.links import HeadOutput
-from hierlearn.networks.ensemble import networks_in
+from hierlearn.networks.ensemble import heads_of, networks_in
 from hierlearn.networks.estimator import ROOT, families
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.sparse_linear import sparse_linear_heads
+from hierlearn.networks.sparse_linear import SparseLinearHead
 from hierlearn.training.blending import FOLDS, assign_folds, first_class
 from hierlearn.training.seeding import derive
 from hierlearn.training.solvers.estimator import paths_of
 from hierlearn.training.solvers.solver import fit_at_once
-from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from hierlearn.networks.sparse_linear import SparseLinearHead
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.rows import Rows
     from hierlearn.training.solvers.solver import Fitted, Run
@@ -443,10 +441,10 @@ class LinearSolver:
 
     def fit(self, prepared: Prepared, run: Run) -> Fitted:
         """Solve all slots, unless a checkpoint has them."""
-        heads = sparse_linear_heads(prepared.network)
+        heads = heads_of(prepared.network, SparseLinearHead)
         encoder = encoder_of(prepared)
 
-        def solve() -> list[float | None]:
+        def solve() -> None:
             settings = prepared.decision.settings
             first, *others = heads
             rows, seed = copy(prepared.rows), settings.seed
@@ -458,17 +456,16 @@ class LinearSolver:
                 fit_head(first, rows, settings.l2_penalty, seed=seed)
             for head in others:
                 head.load_state_dict(first.state_dict())
-            return [None] * len(heads)
 
         return fit_at_once(prepared, run, solve)
 
 
 def encoder_of(prepared: Prepared) -> nn.Module:
     """Return what inputs go through before they are solved; raise where nothing can be."""
-    if isinstance(prepared.rows, ParquetRows):
+    if prepared.rows.streamed:
         raise HierlearnError("linear reads rows in memory, not streams; use optimizer adamw")
     network: Any = networks_in(prepared.network)[0]
-    if not sparse_linear_heads(prepared.network) or len(network.heads) > 1:
+    if not heads_of(prepared.network, SparseLinearHead) or len(network.heads) > 1:
         raise HierlearnError(
             "optimizer linear solves one head of sparse weights alone; use optimizer adamw, or "
             f"{arg('head', 'sparse-linear')}"

@@ -9,6 +9,7 @@ Early stopping belongs to each member of an ensemble: one may stop while the oth
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,7 @@ from hierlearn.files.reading import guarded
 from hierlearn.files.tensors import CheckpointError
 from hierlearn.metrics import METRICS
 from hierlearn.metrics.measure import compute
-from hierlearn.networks.ensemble import member_state, members_of
+from hierlearn.networks.ensemble import heads_of, member_state, members_of
 from hierlearn.training.checkpoint import check_shapes, split_parts
 from hierlearn.training.inference import member_probabilities
 from hierlearn.training.solvers.timeline import Timeline
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hierlearn.hierarchy import LabelSpace
-    from hierlearn.links import HeadOutput
+    from hierlearn.links import Head, HeadOutput
     from hierlearn.training.checkpoint import Checkpoint
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.processes import Processes
@@ -93,8 +94,48 @@ class Solver(Protocol):
         ...
 
 
+class HeadSolver:
+    """Fit the heads of a kind, each at once; see ``Solver``.
+
+    Args:
+        kind: of the heads.
+        fit_head: ``(head, rows, seed)`` fits one of them; that of a forest also takes what it calls
+            after each tree.
+    """
+
+    def __init__(self, kind: type[Head], fit_head: Callable[..., None]) -> None:
+        self.kind, self.fit_head = kind, fit_head
+
+    def steps(self, prepared: Prepared) -> int:
+        """Return how many trees there are, or heads without any."""
+        return sum(getattr(head, "trees", 1) for head in heads_of(prepared.network, self.kind))
+
+    def fit(self, prepared: Prepared, run: Run) -> Fitted:
+        """Fit all heads, unless a checkpoint holds them."""
+        heads, settings = heads_of(prepared.network, self.kind), prepared.decision.settings
+        if not heads:
+            solver = settings.optimizer
+            raise HierlearnError(f"optimizer {solver} fits the network {solver} alone; use adamw")
+        steps, done = self.steps(prepared), itertools.count(1)
+
+        def on_step() -> None:
+            number = next(done)
+            if run.on_step is not None and number < steps:  # the last one is reported at the end
+                run.on_step(number)
+
+        def solve() -> None:
+            by_tree = (on_step,) if hasattr(heads[0], "trees") else ()
+            for number, head in enumerate(heads):
+                self.fit_head(head, prepared.rows, settings.seed + number, *by_tree)
+
+        return fit_at_once(prepared, run, solve, steps)
+
+
 def fit_at_once(
-    prepared: Prepared, run: Run, solve: Callable[[], Sequence[float | None]], steps: int = 1
+    prepared: Prepared,
+    run: Run,
+    solve: Callable[[], Sequence[float | None] | None],
+    steps: int = 1,
 ) -> Fitted:
     """Fit a network in one epoch, unless a checkpoint holds it; validate, report and save it.
 
@@ -126,7 +167,7 @@ def fit_at_once(
     timeline.enter("optimizer")
     started = time.perf_counter()
     record: dict[str, Any] = {"epoch": 1, "step": steps, "learning_rate": 0.0}
-    record["loss"] = list(solve())
+    record["loss"] = list(solve() or [None] * (members or 1))
     record["seconds"] = round(time.perf_counter() - started, 4)
     weights = [one for one in network.state_dict().values() if one.is_floating_point()]
     if not all(bool(one.isfinite().all()) for one in weights):
