@@ -5,9 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from hierlearn import Hierarchy
+from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import DataError
-from hierlearn.estimator.inputs import as_texts, gather, parse_weights
+from hierlearn.estimator.inputs import as_texts, parse_weights
+from hierlearn.estimator.labels import LabelFormat, parse_labels
 
 
 def test_texts_are_told_from_tables():
@@ -39,10 +40,11 @@ def test_weights():
 
 def test_rows_of_weight_0_are_left_out_and_equal_weights_are_none():
     h = Hierarchy.from_paths(["a", "b"])
-    rows, weights = gather(np.eye(3), [["a"], ["b"], ["a"]], h, [2, 0, 2])
+    gather, form = HierarchicalClassifier()._gather, LabelFormat(h)
+    rows, weights = gather(np.eye(3), parse_labels(["a", "b", "a"]), form, [2, 0, 2])
     assert rows.labels == [["a"], ["a"]]
     assert rows.inputs.tolist() == [[1, 0, 0], [0, 0, 1]]
     assert weights is None
-    assert gather(np.eye(2), [["a"], ["b"]], h, [2, 1])[1].tolist() == [2, 1]
+    assert gather(np.eye(2), parse_labels(["a", "b"]), form, [2, 1])[1].tolist() == [2, 1]
     with pytest.raises(DataError, match="inputs have 3 rows but labels have 1"):
-        gather(np.eye(3), [["a"]], h, None)
+        gather(np.eye(3), parse_labels(["a"]), form, None)

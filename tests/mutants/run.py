@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "gradients of the step before are still there",
         "training/solvers/gradient.py",
-        "        self.optimizer.zero_grad(set_to_none=True)\n        microbatches",
+        "        self.network.zero_grad()\n        microbatches",
         "        microbatches",
         "training",
     ),

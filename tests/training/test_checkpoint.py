@@ -11,11 +11,10 @@ from files.stray_files import stray_name
 from hierlearn.training.checkpoint import (
     CheckpointError,
     Checkpoints,
-    optimizer_tensors,
     read_tensors,
-    restore_optimizer,
     write_tensors,
 )
+from hierlearn.training.solvers.gradient import optimizer_tensors, restore_optimizer
 
 TENSORS = {
     "a": torch.randn(3, 4).T,  # not contiguous

@@ -145,7 +145,7 @@ def test_early_stopping_restores_weights_and_the_memory_fits_them():
     )
     trainer = trainer_of(problem(rows=80, spread=1.0), chosen)
     trainer.train()
-    assert all(trainer.stopped)
+    assert all(trainer.stopping.stopped)
     assert len(set(trainer.stopping.epoch)) > 1 or max(trainer.stopping.epoch) < trainer.epoch
     left = torch.stack(probabilities(trainer))
     for member, value in enumerate(figures(trainer, "hit@1")):

@@ -45,7 +45,7 @@ def compare(dataset, weights=None, **options):
             for name, values in one.get("valid", {}).items():
                 assert many["valid"][name][member] == pytest.approx(values[0], abs=1e-6)
         assert stacked.stopping.epoch[member] == alone.stopping.epoch[0]
-        assert stacked.stopped[member] == alone.stopped[0]
+        assert stacked.stopping.stopped[member] == alone.stopping.stopped[0]
         assert_same_statistics(alone.loss, stacked.loss, member)
     return stacked, together
 
@@ -108,7 +108,7 @@ def test_each_member_stops_early_by_itself(metric):
         learning_rate=0.02,
     )
     assert len(set(stacked.stopping.epoch)) > 1
-    assert all(stacked.stopped)
+    assert all(stacked.stopping.stopped)
     assert len(records) == max(stacked.stopping.epoch) + 2
     for member, best in enumerate(stacked.stopping.epoch):
         figures = [record["valid"][metric][member] for record in records]
@@ -133,7 +133,7 @@ def test_a_model_that_has_stopped_cannot_break_the_others():
     trainer = trainer_of(dataset, plan("bce", ensemble_size=2, **options))
 
     def break_it(_):
-        if trainer.stopped[first]:
+        if trainer.stopping.stopped[first]:
             last_layer(trainer.network).weight.data[first] = float("nan")
 
     trainer.on_step = break_it

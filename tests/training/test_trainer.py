@@ -366,7 +366,7 @@ def test_the_optimizer_is_torchs_to_the_last_bit_without_its_compiler():
     script = """
 import sys, torch
 from hierlearn.training.solvers.gradient import AdamW
-from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
+from hierlearn.training.solvers.gradient import optimizer_tensors, restore_optimizer
 
 torch.manual_seed(0)
 own, other, third = (torch.nn.Linear(5, 3) for _ in range(3))
@@ -376,7 +376,7 @@ x = torch.randn(7, 5)
 
 def steps(network, optimizer, count):
     for _ in range(count):
-        optimizer.zero_grad()
+        network.zero_grad()
         network(x).square().sum().backward()
         optimizer.step()
         optimizer.param_groups[0]["lr"] *= 0.9

@@ -8,7 +8,7 @@ same ones to the last bit whatever else is in its batch.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hierlearn.datasets.dataset import count_rows
+from hierlearn.datasets.dataset import Dataset, count_rows
 from hierlearn.decoding import calibratable
 from hierlearn.decoding.decoder import most_specific
 from hierlearn.decoding.probabilities import terminal_log_distribution, widened_logs
@@ -28,7 +28,6 @@ from hierlearn.estimator.inputs import (
     as_texts,
     as_trained,
     check_own_network,
-    gather,
     input_attributes,
     parse_weights,
     read_frame,
@@ -51,8 +50,10 @@ from hierlearn.estimator.parameters import (
     storable,
     with_parameters,
 )
-from hierlearn.estimator.scoring import evaluate, score
+from hierlearn.estimator.scoring import truth, weighted_exact
 from hierlearn.hierarchy.labels import Labels
+from hierlearn.metrics.answers import Answers, f1
+from hierlearn.metrics.measure import Evaluation, figures
 from hierlearn.networks.memories import candidates_of, remembered
 from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
@@ -74,31 +75,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-    from hierlearn.datasets.dataset import Dataset
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.labels import ParsedLabels
     from hierlearn.hierarchy import Hierarchy, LabelSpace
-    from hierlearn.metrics.measure import Evaluation
     from hierlearn.pipeline.blend import BlendTraining
     from hierlearn.pipeline.explain import Evidence, Reason
     from hierlearn.training.settings import Plan
-
-
-@dataclass(frozen=True)
-class FirstRows:
-    """The rows that a training begins with.
-
-    Attributes:
-        plan: what to train.
-        dataset: the rows.
-        form: of their labels.
-        options: their weights, a module instead of a network by name, classes that may occur.
-    """
-
-    plan: Plan
-    dataset: Dataset
-    form: LabelFormat
-    options: PrepareOptions
 
 
 @with_parameters
@@ -165,9 +147,9 @@ class HierarchicalClassifier(
             hierarchy: the taxonomy, instead of the parameter; by default that of the labels' paths.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
         """
-        first = self._read_first(X, y, hierarchy, None, sample_weight)
+        plan, dataset, form, options = self._read_first(X, y, hierarchy, None, sample_weight)
         with processes(str(self.device or "auto")) as here:
-            return self._fit_job(self._job(here, first), first.form)
+            return self._fit_job(self._job(here, plan, dataset, options), form)
 
     def partial_fit(
         self,
@@ -205,21 +187,23 @@ class HierarchicalClassifier(
             listing = parse_labels(list(classes) if isinstance(classes, set) else classes, self.sep)
         if not self.__sklearn_is_fitted__():
             changes = {"patience": None, "effort": "quick", "time_limit": None}
-            first = self._read_first(X, y, hierarchy, listing, sample_weight, **changes)
+            plan, dataset, form, options = self._read_first(
+                X, y, hierarchy, listing, sample_weight, **changes
+            )
             # What should go on training needs weights, unless a memory is asked for.
-            first = replace(first, options=replace(first.options, logits=True))
+            options = replace(options, logits=True)
             with processes(str(self.device or "auto")) as here:
-                job = self._job(here, first)
+                job = self._job(here, plan, dataset, options)
                 assert isinstance(job, SingleTraining)
                 if candidates_of(job.prepared.network) is not None:
-                    return self._fit_job(job, first.form)
+                    return self._fit_job(job, form)
             prepared = job.prepared
             job.reporting.message(summary(prepared))
             prepared.network.to(here.device)
             pipeline = Pipeline.from_prepared(prepared)
-            pipeline.config |= describe_run(prepared, first.dataset, None)
+            pipeline.config |= describe_run(prepared, dataset, None)
             settings = prepared.decision.settings
-            self._set_pipeline(pipeline, first.form, IncrementalState(prepared.loss, settings))
+            self._set_pipeline(pipeline, form, IncrementalState(prepared.loss, settings))
             self.history_ = []
         elif remembered(self.pipeline_.network) is not None:
             return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
@@ -298,12 +282,7 @@ class HierarchicalClassifier(
             metrics: names of METRICS, each of which must be defined for these rows; by default
                 those that are shown, "all" for every one, None where one is not defined.
         """
-        p = self._nodes(X)
-        given = self._parse_more(y)
-        if len(given) != len(p):
-            raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
-        decoder = self._make_decoder(None, {})
-        return evaluate(p, given, self._label_format, self.pipeline_, decoder, metrics)
+        return Evaluation(figures(self._answers(X, y)[0], metrics))
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how often ``predict`` is right: 1 at best.
@@ -318,13 +297,11 @@ class HierarchicalClassifier(
             y: their labels.
             sample_weight: (N,) how much each row counts.
         """
-        p = self._nodes(X)
-        given = self._parse_more(y)
-        if len(given) != len(p):
-            raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
-        weights = torch.from_numpy(parse_weights(sample_weight, len(p)))
-        decoder = self._make_decoder(None, {})
-        return score(p, given, self._label_format, self.pipeline_, decoder, weights)
+        answers, several = self._answers(X, y)
+        weights = torch.from_numpy(parse_weights(sample_weight, len(answers.p)))
+        if several or answers.decoder.answers != "class":
+            return float(f1(answers, weights=weights))
+        return weighted_exact(answers, weights)
 
     def calibrate(self, X: Any, y: Any, risk: float = 0.05, decoder: str = "stop") -> Self:
         """Find the threshold of ``predict(X, decoder="stop")``: how sure it must be to go deeper.
@@ -604,6 +581,16 @@ class HierarchicalClassifier(
         inputs = self._read_inputs(X)
         return torch.cat([*self.pipeline_.stream_probabilities(inputs, log=log)])
 
+    def _answers(self, X: Any, y: Any) -> tuple[Answers, bool]:
+        """Return what is answered beside the labels, and whether these may be several per row."""
+        p, given, form = self._nodes(X), self._parse_more(y), self._label_format
+        if len(given) != len(p):
+            raise DataError(f"inputs have {len(p)} rows but labels have {len(given)}")
+        labels, mask = truth(given, form, self.pipeline_)
+        decoder = self._make_decoder(None, {})
+        answers = Answers(p, labels, self.pipeline_.label_space, mask, decoder)
+        return answers, "several" in (given.shape, form.shape)
+
     def _make_decoder(self, decoder: str | Decoder | None, options: dict[str, Any]) -> Decoder:
         """Return a decoder as ``Pipeline.make_decoder`` does, with the threshold found for it."""
         pipeline, thresholds = self.pipeline_, getattr(self, "thresholds_", {})
@@ -622,7 +609,8 @@ class HierarchicalClassifier(
         listing: ParsedLabels | None,
         sample_weight: ArrayLike | None,
         **changes: Any,
-    ) -> FirstRows:
+    ) -> tuple[Plan, Dataset, LabelFormat, PrepareOptions]:
+        """Return what to train, the rows, the form of their labels, and what goes with them."""
         """Read the first rows, and what to train on them."""
         hierarchy = self.hierarchy if hierarchy is None else hierarchy
         check_hierarchy(hierarchy)
@@ -634,34 +622,41 @@ class HierarchicalClassifier(
             check_not_encoded(sep, hierarchy_given=hierarchy is not None)
         form = LabelFormat.from_labels(given, hierarchy, sep, listing)
         columns = getattr(self, "feature_names_in_", ())
-        names = form.names(given)
-        row_weights = self._row_weights(inputs, names, form, sample_weight)
-        dataset, weights = gather(inputs, names, form.hierarchy, row_weights, columns)
+        dataset, weights = self._gather(inputs, given, form, sample_weight, columns)
         network = None
         if isinstance(self.network, torch.nn.Module):
             check_own_network(self.ensemble_size or 1, dataset)
             network = copy.deepcopy(self.network)
         listed = () if listing is None else list(chain(*form.names(listing)))
-        return FirstRows(plan, dataset, form, PrepareOptions(weights, network, listed))
+        return plan, dataset, form, PrepareOptions(weights, network, listed)
 
-    def _row_weights(
-        self, inputs: Any, names: Any, form: LabelFormat, sample_weight: ArrayLike | None
-    ) -> ArrayLike | None:
-        """Return the weights of rows times those of their classes."""
-        if self.class_weight is None:
-            return sample_weight
-        if count_rows(inputs) != len(names):
-            raise DataError(f"inputs have {count_rows(inputs)} rows but labels have {len(names)}")
-        return weigh_rows(self.class_weight, names, form, parse_weights(sample_weight, len(names)))
+    def _gather(
+        self,
+        inputs: Any,
+        given: ParsedLabels,
+        form: LabelFormat,
+        sample_weight: ArrayLike | None,
+        columns: Sequence[str] = (),
+    ) -> tuple[Dataset, NDArray[np.float64] | None]:
+        """Return the rows that count, and their weights; None where all count alike."""
+        labels: Any = form.names(given)
+        names = tuple(columns) if getattr(inputs, "kind", None) != "table" else inputs.names
+        dataset = Dataset(inputs, labels, form.hierarchy, feature_names=names)
+        weights = parse_weights(sample_weight, len(dataset))
+        if self.class_weight is not None:
+            weighed = weigh_rows(self.class_weight, labels, form, weights)
+            weights = parse_weights(weighed, len(dataset))
+        counting = weights > 0
+        if not counting.all():
+            dataset, weights = dataset.take(counting), weights[counting]
+        return dataset, None if np.ptp(weights) == 0 else weights
 
-    def _job(self, here: Processes, first: FirstRows) -> SingleTraining | BlendTraining:
-        """Return the training of the first rows; what it chooses is printed where that is asked."""
-        reporting = Reporting(
-            bar=bool(self.verbose),
-            on_message=print_lines if self.verbose else None,
-        )
-        rows, plan, options = first.dataset, first.plan, first.options
-        return training_job(rows, plan, here, options.weights, reporting, options)
+    def _job(
+        self, here: Processes, plan: Plan, dataset: Dataset, options: PrepareOptions
+    ) -> SingleTraining | BlendTraining:
+        verbose = bool(self.verbose)
+        reporting = Reporting(bar=verbose, on_message=print_lines if verbose else None)
+        return training_job(dataset, plan, here, options.weights, reporting, options)
 
     def _fit_job(self, job: SingleTraining | BlendTraining, form: LabelFormat) -> Self:
         """Train to the end."""
@@ -680,10 +675,8 @@ class HierarchicalClassifier(
 
     def _train_pass(self, X: Any, given: ParsedLabels, sample_weight: ArrayLike | None) -> Self:
         """Train one pass over rows; where there is a memory, its last rows are these."""
-        names = self._label_format.names(given)
         inputs = self._read_inputs(X, learns=True)
-        row_weights = self._row_weights(inputs, names, self._label_format, sample_weight)
-        rows, weights = gather(inputs, names, self.hierarchy_, row_weights)
+        rows, weights = self._gather(inputs, given, self._label_format, sample_weight)
         policy = self.unlabeled_descendants
         labels = Labels(rows.labels, self.hierarchy_, unlabeled_descendants=policy)
         state = self._incremental or IncrementalState.from_pipeline(self.pipeline_)

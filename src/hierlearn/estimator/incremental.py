@@ -16,13 +16,12 @@ from hierlearn.networks.ensemble import head_names, heads_of
 from hierlearn.networks.memories import embeddings_of, remembered, set_memory
 from hierlearn.networks.sparse_linear import SparseLinearHead
 from hierlearn.networks.trees import ForestHead
-from hierlearn.training.checkpoint import optimizer_tensors, restore_optimizer
 from hierlearn.training.prepare import for_heads
 from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive
 from hierlearn.training.settings import Settings
-from hierlearn.training.solvers.gradient import Trainer
+from hierlearn.training.solvers.gradient import Trainer, optimizer_tensors, restore_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

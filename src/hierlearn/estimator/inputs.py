@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.tables.table import PLAIN, table_from_frame
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.features import FEATURES
 from hierlearn.hierarchy.names import is_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
+    from hierlearn.datasets.dataset import Dataset
     from hierlearn.datasets.tables.table import Table
-    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline import Pipeline
 
 NUMERIC = "biufc"  # kinds of NumPy's numbers
@@ -97,19 +94,14 @@ def as_trained(X: Any, pipeline: Pipeline) -> Any:
     return X.toarray() if sparse else X
 
 
-def input_columns(pipeline: Pipeline) -> int | None:
-    """Return how many columns a pipeline reads; None for texts, or where its steps do not say."""
-    if pipeline.preprocessor is not None:
-        return pipeline.preprocessor.input_columns
-    return None if pipeline.network_spec is None else pipeline.network_spec.inputs.width
-
-
 def input_attributes(pipeline: Pipeline) -> dict[str, Any]:
     """Return the attributes of a fitted classifier that describe its inputs."""
     step: Any = pipeline.preprocessor
     reads = None if step is None else step.reads
     found: dict[str, Any] = {"_is_text": reads == "texts"}
-    if (columns := input_columns(pipeline)) is not None:
+    spec = pipeline.network_spec
+    columns = (spec and spec.inputs.width) if step is None else step.input_columns
+    if columns is not None:
         found["n_features_in_"] = columns
     names = step.order if reads == "table" else pipeline.config.get("feature_names")
     if names and reads != "texts":
@@ -136,23 +128,6 @@ def parse_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float64]:
     if not found.any():
         raise DataError("sample_weight is zero for every row; give at least one row a weight")
     return found
-
-
-def gather(
-    inputs: Any,
-    labels: Any,
-    hierarchy: Hierarchy,
-    weights: ArrayLike | None,
-    columns: Sequence[str] = (),
-) -> tuple[Dataset, NDArray[np.float64] | None]:
-    """Bring rows, labels and weights together, without rows of weight 0; equal weights are none."""
-    names = tuple(columns) if getattr(inputs, "kind", None) != "table" else inputs.names
-    dataset = Dataset(inputs, labels, hierarchy, feature_names=names)
-    found = parse_weights(weights, len(dataset))
-    counting = found > 0
-    if not counting.all():
-        dataset, found = dataset.take(counting), found[counting]
-    return dataset, None if np.ptp(found) == 0 else found
 
 
 def check_own_network(ensemble_size: int, dataset: Dataset) -> None:

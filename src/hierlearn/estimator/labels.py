@@ -563,8 +563,6 @@ def weigh_rows(
         form: of the labels.
         weights: (N,) how much each row counts by itself.
     """
-    if class_weight is None:
-        return weights
     offsets, numbers = Labels(names, form.hierarchy).terminal
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(len(sizes)), sizes)
@@ -611,6 +609,7 @@ def weigh_rows(
 # ---------------------------------------- labels that scikit-learn encoded
 
 REMEDY = "hierlearn.cross_val_proba(classifier, X, y) gives probabilities fold by fold"
+CALIBRATOR = "CalibratedClassifierCV"
 CALIBRATES = (
     "the classifier calibrates itself (calibration=True); with ensemble=True, the methods "
     "'sigmoid' and 'isotonic' keep the labels"
@@ -626,41 +625,35 @@ def check_not_encoded(sep: str, *, hierarchy_given: bool) -> None:
     """
     from sklearn.preprocessing import LabelEncoder
 
-    above: FrameType | None = sys._getframe(1)
     frames: list[FrameType] = []  # of scikit-learn, the nearest first
+    above: FrameType | None = sys._getframe(1)
     while above is not None:
         if str(above.f_globals.get("__name__", "")).startswith("sklearn."):
             frames.append(above)
         above = above.f_back
     for frame in frames:
-        ensemble = frame.f_locals.get("ensemble")  # of BaggingClassifier, which has no encoder
-        owner = frame.f_locals.get("self", ensemble)
+        bagging = frame.f_locals.get("ensemble")  # BaggingClassifier has no encoder
+        owner = frame.f_locals.get("self", bagging)
+        held = [*frame.f_locals.values(), *getattr(owner, "__dict__", {}).values(), bagging]
+        labels = [
+            str(label)
+            for one in held
+            if isinstance(one, LabelEncoder) or (one is bagging and one is not None)
+            for label in getattr(one, "classes_", ())
+        ]
+        lost = [label for label in labels if sep in label] or labels * hierarchy_given
+        if not lost:
+            continue
         who = frame.f_code.co_name if owner is None else type(owner).__name__
-        held = [*frame.f_locals.values(), *getattr(owner, "__dict__", {}).values()]
-        encoder = next(
-            (
-                one
-                for one in held
-                if (isinstance(one, LabelEncoder) or (one is ensemble and one is not None))
-                and hasattr(one, "classes_")
-            ),
-            None,
+        remedy = "average networks with ensemble_size=, or blend recipes with effort='best'"
+        if any(type(one.f_locals.get("self")).__name__ == CALIBRATOR for one in frames):
+            who, remedy = CALIBRATOR, CALIBRATES
+        elif who == "cross_val_predict":
+            remedy = REMEDY
+        raise LabelError(
+            f"{who} of scikit-learn replaced the labels by integers ({lost[0]!r} and so on), so "
+            f"their taxonomy is lost; {remedy}"
         )
-        labels = [] if encoder is None else [str(label) for label in encoder.classes_]
-        paths = [label for label in labels if sep in label]
-        if paths or (labels and hierarchy_given):
-            remedy = "average networks with ensemble_size=, or blend recipes with effort='best'"
-            if any(
-                type(one.f_locals.get("self")).__name__ == "CalibratedClassifierCV"
-                for one in frames
-            ):
-                who, remedy = "CalibratedClassifierCV", CALIBRATES
-            elif who == "cross_val_predict":
-                remedy = REMEDY
-            raise LabelError(
-                f"{who} of scikit-learn replaced the labels by integers ({(paths or labels)[0]!r} "
-                f"and so on), so their taxonomy is lost; {remedy}"
-            )
     # In a process of its own what the labels were cannot be seen.
     methods = {frame.f_code.co_name: frame.f_locals.get("method") for frame in reversed(frames)}
     if "cross_val_predict" not in methods and "proba" in str(methods.get("_fit_and_predict")):

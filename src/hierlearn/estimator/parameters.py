@@ -129,7 +129,8 @@ def make_plan(params: Mapping[str, Any]) -> Plan:
             f"network must be a name of NETWORKS, 'package.module:name', a torch module or None, "
             f"not {network!r}"
         )
-    chosen["base"] = in_words(chosen["base"])
+    if chosen["base"] is not None:
+        chosen["base"] = in_words(chosen["base"])
     if params["patience"] is None:
         chosen["valid_fraction"] = 0.0
     return Plan(**chosen, settings={**settings, "seed": seed})

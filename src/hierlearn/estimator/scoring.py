@@ -21,17 +21,14 @@ from hierlearn.datasets.labels import LabelWarning, is_unknown, unseen_note
 from hierlearn.errors import DataError, HierlearnError
 from hierlearn.estimator.labels import LabelFormat, as_objects, name_of, parse_labels
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.metrics.answers import Answers, exact, f1
-from hierlearn.metrics.measure import Evaluation, find_metric, measure
+from hierlearn.metrics.answers import Answers, exact
+from hierlearn.metrics.measure import find_metric
 from hierlearn.pipeline.evaluate import known_entries, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hierlearn.decoding import Decoder
     from hierlearn.estimator.labels import ParsedLabels
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.pipeline import Pipeline
@@ -86,53 +83,6 @@ def truth(
         warnings.warn(LabelWarning(unseen_note(unseen, lost)), stacklevel=4)
     labels = Labels(names, form.hierarchy, unlabeled_descendants=policy_of(pipeline))
     return labels, known_entries(labels, unseen)
-
-
-def evaluate(
-    p: Tensor,
-    given: ParsedLabels,
-    form: LabelFormat,
-    pipeline: Pipeline,
-    decoder: Decoder,
-    metrics: Sequence[str] | None,
-) -> Evaluation:
-    """Return metrics of a classifier.
-
-    Args:
-        p: (N, C) node probabilities.
-        given: the true labels.
-        form: the form of the training labels.
-        pipeline: what was trained.
-        decoder: how it answers.
-        metrics: names of METRICS; by default those that are shown.
-    """
-    labels, mask = truth(given, form, pipeline)
-    return Evaluation(measure(p, labels, pipeline.label_space, metrics, mask=mask, decoder=decoder))
-
-
-def score(
-    p: Tensor,
-    given: ParsedLabels,
-    form: LabelFormat,
-    pipeline: Pipeline,
-    decoder: Decoder,
-    weights: Tensor,
-) -> float:
-    """Return ``exact``, or ``f1`` where rows have several labels or sets are answered.
-
-    Args:
-        p: (N, C) node probabilities.
-        given: the true labels.
-        form: the form of the training labels.
-        pipeline: what was trained.
-        decoder: how it answers.
-        weights: (N,) how much each row counts.
-    """
-    labels, mask = truth(given, form, pipeline)
-    answers = Answers(p, labels, pipeline.label_space, mask, decoder)
-    if "several" in (given.shape, form.shape) or decoder.answers != "class":
-        return float(f1(answers, weights=weights))
-    return weighted_exact(answers, weights)
 
 
 def weighted_exact(answers: Answers, weights: Tensor) -> float:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.processes import Processes
     from hierlearn.training.settings import Plan, Settings
-    from hierlearn.training.solvers.timeline import Timeline
+    from hierlearn.training.solvers.solver import Timeline
 
 
 @dataclass(frozen=True)

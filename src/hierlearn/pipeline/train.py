@@ -38,7 +38,7 @@ from hierlearn.pipeline.run import (
     run_identity,
 )
 from hierlearn.pipeline.seen_rows import note_rows
-from hierlearn.training.blending import is_free_to_race
+from hierlearn.training.blending import FEWEST_TO_RACE, is_free_to_race
 from hierlearn.training.prepare import PrepareOptions, prepare, summary
 from hierlearn.training.processes import processes
 from hierlearn.training.settings import Plan, Settings
@@ -141,10 +141,9 @@ def training_job(
                 "effort 'best' chooses networks itself; leave out the module, or use effort 'quick'"
             )
         return BlendTraining(dataset, plan, here, weights, reporting)
-    alone = options is not None and replace(options, weights=None, terminals=()) != PrepareOptions()
-    alone |= options is not None and bool([*options.terminals])
-    streamed = isinstance(dataset.inputs, RowGroups)
-    if is_free_to_race(plan) and not alone and not streamed and here.world == 1:
+    given = replace(options or PrepareOptions(), weights=None)
+    few = len(dataset) < FEWEST_TO_RACE or isinstance(dataset.inputs, RowGroups)
+    if not few and here.world == 1 and given == PrepareOptions() and is_free_to_race(plan):
         race = BlendTraining(dataset, plan, here, weights, reporting)
         if race.held:
             return race

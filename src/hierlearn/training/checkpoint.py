@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-
 from hierlearn.errors import HierlearnError, arg, plural
 from hierlearn.files.structured import Extra, Range, check
 from hierlearn.files.tensors import CheckpointError, read_tensors, write_tensors
@@ -23,15 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
-
-__all__ = [
-    "BlendResults",
-    "Checkpoint",
-    "CheckpointError",
-    "Checkpoints",
-    "optimizer_tensors",
-    "restore_optimizer",
-]
 
 ENDING = ".safetensors"
 FORMAT = "hierlearn.checkpoint"
@@ -138,36 +127,6 @@ class Checkpoints:
         if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{paths[-1]} is not a checkpoint of a training")
         return Checkpoint(paths[-1], tensors, metadata)
-
-
-def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
-    """Return the state of an optimizer by parameter number and name."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{number}.{name}": torch.as_tensor(value)
-        for number, values in state.items()
-        for name, value in values.items()
-    }
-
-
-def restore_optimizer(optimizer: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Load into an optimizer the state that ``optimizer_tensors`` returned.
-
-    Fused kernels do not compare shapes: a state of another size would be read beyond its end.
-    """
-    whole = optimizer.state_dict()
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = value
-    for place, values in state.items():
-        if not 0 <= place < len(parameters):
-            raise HierlearnError(f"optimizer/{place} is of no parameter")
-        own = tuple(parameters[place].shape)
-        expected = {"step": (), "exp_avg": own, "exp_avg_sq": own}
-        check_shapes(f"optimizer/{place}.", values, expected)
-    optimizer.load_state_dict({**whole, "state": state})
 
 
 def split_parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -10,7 +10,7 @@ import hashlib
 import math
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,7 @@ from hierlearn.training.solvers.stages import staged_networks
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import nn
@@ -156,7 +156,7 @@ class PrepareOptions:
 
     weights: Floats | None = None
     network: nn.Module | None = None
-    terminals: Iterable[Label] = field(default=())
+    terminals: Sequence[Label] = ()
     logits: bool = False
     encoder: Preprocessor[Any, Any] | None = None
     reuse: dict[tuple[bytes, str], tuple[Any, Any]] | None = None

@@ -91,14 +91,6 @@ class Processes:
         parts = [one * scale.to(one.dtype) for (one, _), scale in zip(terms, scales, strict=True)]
         return torch.stack(parts).sum(dim=0)
 
-    def agree(self, value: bool) -> bool:
-        """Return the value of the first process."""
-        if self.world == 1:
-            return value
-        said = torch.tensor(float(value), device=self.device)
-        distributed.broadcast(said, 0)
-        return bool(said.item())
-
     def wait(self) -> None:
         """Wait for all processes."""
         if self.world > 1:

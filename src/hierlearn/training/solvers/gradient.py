@@ -35,8 +35,6 @@ from hierlearn.networks.network import read_output
 from hierlearn.training.checkpoint import (
     Checkpoint,
     check_shapes,
-    optimizer_tensors,
-    restore_optimizer,
     split_parts,
 )
 from hierlearn.training.inference import memorize, non_finite_member
@@ -50,12 +48,12 @@ from hierlearn.training.solvers.solver import (
     Fitted,
     NonFiniteLossError,
     Run,
+    Timeline,
     check_training,
     member_values,
     refusing_others,
 )
-from hierlearn.training.solvers.stages import Stages
-from hierlearn.training.solvers.timeline import Timeline
+from hierlearn.training.solvers.stages import Stages, staged_networks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -113,12 +111,6 @@ class AdamW:
         self.param_groups: list[dict[str, Any]] = [group]
         self.state: dict[Tensor, dict[str, Tensor]] = {}
 
-    def zero_grad(self, *, set_to_none: bool = True) -> None:
-        """Drop the gradients."""
-        assert set_to_none
-        for one in self.param_groups[0]["params"]:
-            one.grad = None
-
     @torch.no_grad()
     def step(self) -> None:
         """Change every parameter that has a gradient."""
@@ -164,6 +156,36 @@ class AdamW:
             for number, state in held["state"].items()
             for one in [parameters[number]]
         }
+
+
+def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
+    """Return the state of an optimizer by parameter number and name."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{number}.{name}": torch.as_tensor(value)
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+
+
+def restore_optimizer(optimizer: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Load into an optimizer the state that ``optimizer_tensors`` returned.
+
+    Fused kernels do not compare shapes: a state of another size would be read beyond its end.
+    """
+    whole = optimizer.state_dict()
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    for place, values in state.items():
+        if not 0 <= place < len(parameters):
+            raise HierlearnError(f"optimizer/{place} is of no parameter")
+        own = tuple(parameters[place].shape)
+        expected = {"step": (), "exp_avg": own, "exp_avg_sq": own}
+        check_shapes(f"optimizer/{place}.", values, expected)
+    optimizer.load_state_dict({**whole, "state": state})
 
 
 class Trainer:
@@ -236,9 +258,11 @@ class Trainer:
         rows.shards = self.processes.world if count is None else 1  # all read all candidates
         self.whole: Tensor | None = None  # the rows of a batch of which parts are computed
         self.noise = Noise(self.network, rows.device)
-        self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
-        self.stopping.begin = self.stages.last
-        self.stages.enter(0)
+        self.stages: Stages | None = None
+        if staged_networks(self.network):
+            self.stages = Stages(self.network, self.loss, settings.epochs, rows.device)
+            self.stopping.begin = self.stages.last
+            self.stages.enter(0)
         self.forward: nn.Module = self._wrapped()
         self.stopped_on_device = torch.zeros(len(self.seeds), dtype=torch.bool, device=rows.device)
         self.captured: CapturedSteps | None = None
@@ -262,29 +286,20 @@ class Trainer:
         """The number of completed epochs."""
         return self.step // self.steps_per_epoch
 
-    @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.step >= self.steps or all(self.stopped)
-
-    @property
-    def stopped(self) -> list[bool]:
-        """Which members have stopped early."""
-        return self.stopping.stopped
-
     def train(self) -> None:
         """Train to the end, and restore the best weights if early stopping is on."""
         try:
             # Other networks draw from torch's own generators: leave those unchanged.
             with torch.random.fork_rng() if self.noise.uses_torch else nullcontext():
-                while not self.finished:
+                while self.step < self.steps and not all(self.stopping.stopped):
                     self.train_epoch()
         except (RuntimeError, torch.distributed.DistError) as error:
             if self.processes.world == 1 or not is_loss(error):
                 raise
             raise lost(self.processes.rank, error, f" in epoch {self.epoch + 1}") from error
         self.forward = self.network  # drop the reference to the process group
-        self.stages.leave()
+        if self.stages is not None:
+            self.stages.leave()
         if self.captured is not None:
             self.captured.reset()
         self.stopping.restore()
@@ -298,13 +313,13 @@ class Trainer:
     def train_epoch(self) -> None:
         self.timeline.begin_epoch()
         number = self.epoch
-        batches = self.batches.pop(number, None) or self.batches_of(number)
-        if self.stages.enter(number):
+        batches = self.batches.pop(number, None) or self.order_of(number)
+        if self.stages is not None and self.stages.enter(number):
             self.forward = self._wrapped()  # other gradients
             if self.captured is not None:
                 self.captured.reset()
         self.network.train()
-        self.stopped_on_device.copy_(torch.tensor(self.stopped))
+        self.stopped_on_device.copy_(torch.tensor(self.stopping.stopped))
         if self.captured is not None:
             self.captured.begin_epoch(self)
         started = time.perf_counter()
@@ -325,7 +340,7 @@ class Trainer:
                     self.losses = list(mean.to(losses.dtype))
                 self._checkpoint()
         if self.captured is not None and self.step < self.steps:  # while the GPU is busy
-            self.batches = {number + 1: self.batches_of(number + 1)}
+            self.batches = {number + 1: self.order_of(number + 1)}
         self._check_finite(number)
         self._check_weights()
         self.loss.end_epoch()
@@ -344,7 +359,7 @@ class Trainer:
             record["selected_by_level"] = [round(float(one.mean()), 6) for one in levels]
         self.losses, self.selected = [], None
         last = (number + 1) % self.settings.validate_every == 0 or self.step == self.steps
-        if self.valid is not None and last and number >= self.stages.last:
+        if self.valid is not None and last and number >= self.stopping.begin:
             record["valid"] = self._validate(number)
         if self.on_epoch is not None and self.processes.writes:
             self.on_epoch(record)
@@ -357,7 +372,8 @@ class Trainer:
             return self.network
         return nn.parallel.DistributedDataParallel(self.network)
 
-    def batches_of(self, number: int) -> Batches:
+    def order_of(self, number: int) -> Batches:
+        """Return which rows every step of an epoch takes."""
         return self.rows.batches(self.seeds, number, self.settings.batch_size, self.processes)
 
     # ---------------------------------------- a step
@@ -379,8 +395,9 @@ class Trainer:
         selection = result.selection
         if selection is not None:  # (C,), or (M, C): those of the members that still learn
             selection = selection.expand(len(self.seeds), -1)
-            if any(self.stopped):
-                selection = selection[[n for n, stopped in enumerate(self.stopped) if not stopped]]
+            if any(self.stopping.stopped):
+                learning = [not stopped for stopped in self.stopping.stopped]
+                selection = selection[torch.tensor(learning, device=selection.device)]
             now = selection.to(torch.float32)
             self.selected = now if self.selected is None else self.selected.add_(now)
         self.step += 1
@@ -391,7 +408,7 @@ class Trainer:
         """Take one step without a graph; the arguments are those of ``train_step``."""
         self.timeline.enter("optimizer")
         self.set_step(self.step)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.network.zero_grad()
         microbatches = self.split_microbatches(index, place)
         self.timeline.enter("loss")
         totals = self.summed_counts(microbatches) if len(microbatches) > 1 else None
@@ -423,7 +440,7 @@ class Trainer:
 
     def update(self, index: Tensor) -> StepResult:
         """Take a step on a whole batch in one process, as a graph records it; noise is seeded."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.network.zero_grad()
         value = self.part_loss(index, 0, 0, None)
         value.sum().backward()  # type: ignore[no-untyped-call]
         self.apply_gradients()
@@ -441,7 +458,10 @@ class Trainer:
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step, by its place in its stage of the training."""
-        return learning_rate(self.settings, *self.stages.place(step, self.steps))
+        steps = self.steps
+        if self.stages is not None:
+            step, steps = self.stages.place(step, steps)
+        return learning_rate(self.settings, step, steps)
 
     def apply_gradients(self) -> None:
         """Clip the gradients and let the optimizer use them."""
@@ -457,7 +477,9 @@ class Trainer:
         for part in parts:
             where = part.to(device)
             targets = self.rows.targets(where)
-            mask = self.stages.mask(targets, self.rows.mask(where))
+            mask = self.rows.mask(where)
+            if self.stages is not None:
+                mask = self.stages.mask(targets, mask)
             weight = None if self.rows.weights is None else self.rows.weights[where]
             counts = [
                 torch.as_tensor(count, dtype=torch.float64).to(device).expand(shape)
@@ -485,7 +507,8 @@ class Trainer:
             x, targets, mask, extra["candidates"] = self.sampler.batch(
                 index, self.step, epoch, begin, self.whole
             )
-        mask = self.stages.mask(targets, mask)
+        if self.stages is not None:
+            mask = self.stages.mask(targets, mask)
         weight = None if rows.weights is None else rows.weights[index.to(rows.device)]
         self.timeline.enter("network")
         half = self.settings.precision == "bf16"
@@ -573,7 +596,7 @@ class Trainer:
     def _check_weights(self) -> None:
         """Raise on weights that are not finite, before they are evaluated or saved."""
         finite = finite_members(self.network).tolist()  # the host waits once
-        for member, stopped in enumerate(self.stopped):
+        for member, stopped in enumerate(self.stopping.stopped):
             if not stopped and not finite[member]:
                 self._refuse_member(member, "weights")
 
@@ -647,7 +670,7 @@ class Trainer:
             self.step = self.saved = checkpoint.metadata["step"]
             epoch = parts.get("epoch", {})
             steps = len(epoch["losses"]) if "losses" in epoch and epoch["losses"].dim() else 0
-            learning = self.stopped.count(False)
+            learning = self.stopping.stopped.count(False)
             shapes = {
                 "losses": (steps, len(self.seeds)),
                 "selected": (learning, len(self.loss.label_space)),

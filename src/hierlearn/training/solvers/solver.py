@@ -24,7 +24,6 @@ from hierlearn.metrics.measure import compute
 from hierlearn.networks.ensemble import heads_of, member_state, members_of
 from hierlearn.training.checkpoint import check_shapes, split_parts
 from hierlearn.training.inference import member_probabilities
-from hierlearn.training.solvers.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +41,28 @@ if TYPE_CHECKING:
 
 class NonFiniteLossError(HierlearnError):
     """The loss, the weights or the probabilities of a network became infinite or NaN."""
+
+
+class Timeline:
+    """What a trainer enters the parts of an epoch into; this one measures nothing.
+
+    Attributes:
+        measuring: whether parts are measured now, and each must be over before the next begins.
+    """
+
+    measuring: bool = False
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch, in the part "input"."""
+
+    def enter(self, part: str) -> None:
+        """End the current part, and begin another one of PARTS."""
+
+    def watch(self, output: Any) -> None:
+        """Notice where the backward pass of what a network returned leaves the loss."""
+
+    def end_epoch(self) -> None:
+        """End an epoch."""
 
 
 @dataclass

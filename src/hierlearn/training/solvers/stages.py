@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class Stages:
-    """The stages of a training; a network that is no StagedNetwork has one.
+    """The stages of a training.
 
     Args:
-        network: a network or an ensemble.
+        network: a StagedNetwork or an ensemble of them.
         loss: what trains it.
         epochs: of the whole training.
         device: where masks are.
@@ -57,12 +57,12 @@ class Stages:
     ) -> None:
         self.networks = staged_networks(network)
         self.epochs, self.device = epochs, device
-        self.parts = len(self.networks[0].parts) if self.networks else 1
+        self.parts = len(self.networks[0].parts)
         self.count = min(self.parts, epochs)
         self.last = self.begin(self.count - 1)
         self.now: int | None = None
         self.classes: Tensor | None = None  # (C,) bool, those of the stage
-        if self.networks and not loss.entries_independent:
+        if not loss.entries_independent:
             raise HierlearnError(
                 f"a network that is trained part by part needs a loss of every class alone, such "
                 f"as bce or focal, not {type(loss).__name__}"
@@ -78,8 +78,6 @@ class Stages:
 
     def enter(self, number: int) -> bool:
         """Train the parts of an epoch; return whether these are others than before."""
-        if not self.networks:
-            return False
         stage = self.of_epoch(number)
         if stage == self.now:
             return False
@@ -105,8 +103,7 @@ class Stages:
             targets: (N, C), or (M, N, C) of members.
             mask: which of them are known; None for all.
         """
-        if self.classes is None:
-            return mask
+        assert self.classes is not None
         return self.classes.expand(targets.shape) if mask is None else mask & self.classes
 
     def place(self, step: int, steps: int) -> tuple[int, int]:
@@ -116,8 +113,6 @@ class Stages:
             step: in the training, from 0.
             steps: of the whole training.
         """
-        if self.count == 1:
-            return step, steps
         per_epoch = steps // self.epochs
         stage = self.of_epoch(step // per_epoch)
         begin, end = (self.begin(one) * per_epoch for one in (stage, stage + 1))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hierlearn.links import HeadOutput
+from hierlearn.training.solvers.solver import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,28 +33,6 @@ PARTS = {
 
 class EnoughEpochs(Exception):  # noqa: N818  a signal, caught by whoever measures
     """All epochs that were asked for are measured."""
-
-
-class Timeline:
-    """What a trainer enters the parts of an epoch into; this one measures nothing.
-
-    Attributes:
-        measuring: whether parts are measured now, and each must be over before the next begins.
-    """
-
-    measuring: bool = False
-
-    def begin_epoch(self) -> None:
-        """Begin an epoch, in the part "input"."""
-
-    def enter(self, part: str) -> None:
-        """End the current part, and begin another one of PARTS."""
-
-    def watch(self, output: Any) -> None:
-        """Notice where the backward pass of what a network returned leaves the loss."""
-
-    def end_epoch(self) -> None:
-        """End an epoch."""
 
 
 class EpochTimer(Timeline):
