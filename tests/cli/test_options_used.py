@@ -143,8 +143,7 @@ def stop(name):
         kept = {key: described(one) for key, one in more.items() if not callable(one)}
         kept.pop("reporting", None)
         digest = hashlib.sha256(repr((shown, kept)).encode()).hexdigest()
-        tensorboard = getattr(more.get("reporting"), "tensorboard", "")
-        raise HierlearnError(f"{name} asked for {digest} {tensorboard}")
+        raise HierlearnError(f"{name} asked for {digest}")
 
     return instead
 

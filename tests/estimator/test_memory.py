@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import HierlearnError
+from hierlearn.networks.memories import remembered
 from hierlearn.pipeline.explain import rows_of
 
 NAMES = ["animal/dog/pug", "animal/dog/lab", "plant/rose"]
@@ -65,20 +66,6 @@ def test_evidence_of_integer_labels_is_integers():
     assert clf.predict_proba(X[:4]).shape == (4, 4)
 
 
-def test_kneighbors_has_the_form_of_scikit_learn(clf):
-    X, _ = blobs()
-    distances, index = clf.kneighbors(X[:5], n_neighbors=3)
-    assert distances.shape == index.shape == (5, 3)
-    assert index[:, 0].tolist() == [0, 1, 2, 3, 4]
-    assert (np.diff(distances, axis=1) >= 0).all()
-    assert (clf.kneighbors(X[:5], n_neighbors=3, return_distance=False) == index).all()
-    own = clf.kneighbors(n_neighbors=2, return_distance=False)
-    assert own.shape == (60, 2)
-    assert not (own == np.arange(60)[:, None]).any()
-    with pytest.raises(HierlearnError, match="between 1 and 59, not 60"):
-        clf.kneighbors(n_neighbors=60)
-
-
 def test_a_new_class_is_remembered_and_predicted(clf):
     X, y = blobs()
     before = clf.predict(X)
@@ -119,7 +106,7 @@ def test_rows_that_are_remembered_again_by_their_ids_are_there_once(clf):
 
 def test_rows_of_weight_zero_are_not_remembered(clf):
     clf.remember(new_kind(), ["animal/cat"] * 6, sample_weight=[1, 1, 0, 0, 2, 2])
-    assert len(clf.kneighbors(n_neighbors=1, return_distance=False)) == 64
+    assert len(remembered(clf.pipeline_.network)) == 64
 
 
 def test_a_given_hierarchy_grows_below_known_parents_only():
@@ -191,10 +178,6 @@ def test_partial_fit_trains_once_and_then_remembers():
     assert clf.predict(new_kind(seed=2)).tolist() == ["animal/cat"] * 6
     for name, value in clf.pipeline_.network.state_dict().items():
         assert value.equal(weights[name])
-    clf.partial_fit(new_kind(seed=3), ["animal/cat"] * 6, train=True)
-    state = clf.pipeline_.network.state_dict()
-    assert any(not value.equal(weights[name]) for name, value in state.items())
-    assert len(clf.kneighbors(n_neighbors=1, return_distance=False)) == 72
     assert clf.score(X, y) == 1.0
 
 
@@ -203,7 +186,6 @@ def test_heads_without_a_memory_say_so():
     clf = HierarchicalClassifier("flat", epochs=1, random_state=0).fit(X, y)
     calls = [
         lambda: clf.explain(X),
-        lambda: clf.kneighbors(X),
         lambda: clf.remember(X, y),
         lambda: clf.forget(["0"]),
         lambda: clf.remap(clf.hierarchy_),

@@ -4,17 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.errors import DataError, HierlearnError, LabelError
-from hierlearn.estimator.incremental import IncrementalState, restore_memory
-from hierlearn.losses.joint import JointLoss
-from hierlearn.memory import LabelSets, Remembered
-from hierlearn.networks.memories import embed, embeddings_of, remembered, set_memory
+from hierlearn.networks.memories import remembered
 from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.remember import remap
-from tolerances import HALF_ROUNDED
 
 X = np.random.default_rng(0).normal(size=(60, 4)) * 0.3 + 3 * np.eye(4)[np.arange(60) % 3]
 NEW = np.random.default_rng(1).normal(size=(6, 4)) * 0.3 - 4
@@ -145,7 +140,6 @@ def test_numbers_beside_paths_are_names(paths):
         (lambda c: c.remember(X[:2], PATHS[:2], ids="rst"), "2 rows but there are 1 ids"),
         (lambda c: c.remember(X[:2], PATHS[:2], ids=[7, 8, 9]), "2 rows but there are 3 ids"),
         (lambda c: c.remember(X[:2], PATHS[:2], ids=["7"]), "2 rows but there are 1 ids"),
-        (lambda c: c.partial_fit(X[:3], PATHS[:5], train=True), "3 rows but labels have 5"),
         (lambda c: c.remember(X[:1], ["c/n"], hierarchy="h.csv"), "not a Hierarchy"),
         (lambda c: c.remap(Hierarchy.from_paths(["a/x"]), {3: "a/x"}), "the label 3 is no class"),
         (lambda c: c.forget(500), "no row with id '500'"),
@@ -210,85 +204,3 @@ def test_a_larger_hierarchy_in_partial_fit():
     assert clf.predict(NEW).tolist() == ["c/n"] * 6
     with pytest.raises(HierlearnError, match="the new hierarchy lacks 'c'"):
         clf.partial_fit(NEW, ["a/x"] * 6, hierarchy=h)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_training_on_a_new_class(size):
-    clf = fit(PATHS, ensemble_size=size)
-    weights = weights_of(clf)
-    some = np.concatenate([NEW, X[:3]])
-    y, counts = [*["b/w"] * 6, *PATHS[:3]], [1, 1, 0, 2, 2, 2, 1, 1, 1]
-    clf.partial_fit(some, y, sample_weight=counts, train=True)
-    kept = {k: v for k, v in weights.items() if k in clf.pipeline_.network.state_dict()}
-    assert kept
-    assert not same_weights(clf, kept)
-    rows = remembered(clf.pipeline_.network)
-    assert list(rows.ids) == [str(n) for n in range(68)]
-    assert rows.weights[-8:].tolist() == [1, 1, 2, 2, 2, 1, 1, 1]
-    assert clf.predict(NEW).tolist() == ["b/w"] * 6
-    # The last rows are remembered as the new weights embed them.
-    clf.pipeline_.network.eval()
-    queries = embed(clf.pipeline_.network, clf.pipeline_.rows(some[[0, 1, *range(3, 9)]]))["main"]
-    held = embeddings_of(clf.pipeline_.network)["main"]
-    HALF_ROUNDED.assert_close(held[..., -8:, :].float(), queries.detach())
-    assert not held[..., :3, :].equal(held[..., -3:, :])  # older rows keep their embeddings
-
-
-def test_texts_outlast_training():
-    texts = ["small dog snores", "big dog fetches", "red rose smells"] * 20
-    clf = fit(PATHS, X=texts)
-    clf.partial_fit(["the rose has thorns"] * 2, ["b/z"] * 2, train=True)
-    rows = remembered(clf.pipeline_.network)
-    assert list(rows.texts) == [*texts, *["the rose has thorns"] * 2]
-    assert clf.explain(["the rose has thorns"])[0][0].text == "the rose has thorns"
-
-
-def test_embeddings_beyond_half_precision_stay_finite(paths):
-    network = paths.pipeline_.network
-    held, rows = embeddings_of(network), remembered(network)
-    width = held["main"].shape[-1]
-    last = Remembered(LabelSets(rows.labels.sets, rows.labels.of_row[-2:]), rows.ids[-2:])
-    set_memory(network, {"main": torch.full((2, width), 1e6)}, last)
-    restore_memory(network, held, rows)
-    found = embeddings_of(network)["main"]
-    assert found.shape == (60, width)
-    assert (found[-2:] == 1e6).all()
-    assert (found[:-2] == held["main"][:-2]).all()
-
-
-# ---------------------------------------------------------------------- what trains further
-
-
-def test_the_state_of_training_lasts_while_the_classes_do(paths):
-    state = paths._incremental
-    assert isinstance(state.loss, JointLoss)
-    paths.remember(X[:2], PATHS[:2])
-    paths.forget(0)
-    assert paths._incremental is state
-    paths.remember(NEW, ["b/w"] * 6)
-    assert paths._incremental is None
-
-
-def test_a_loaded_model_trains_its_joint_losses(paths, tmp_path):
-    paths.save(tmp_path / "model")
-    loaded = HierarchicalClassifier.load(tmp_path / "model")
-    assert loaded.pipeline_.config["recipe"]["joint"] == {"bce": 1.0, "soft-labels": 3.0}
-    fresh, own = IncrementalState.from_pipeline(loaded.pipeline_).loss, paths._incremental.loss
-    assert fresh.names == own.names == ["main", "bce", "soft-labels"]
-    assert fresh.weights == own.weights
-    assert [type(part) for part in fresh.parts] == [type(part) for part in own.parts]
-    loaded.partial_fit(X[:6], PATHS[:6], train=True)
-    # Another class drops the joint heads, and their losses.
-    loaded.remember(NEW, ["b/w"] * 6)
-    assert not isinstance(IncrementalState.from_pipeline(loaded.pipeline_).loss, JointLoss)
-    loaded.partial_fit(NEW, ["b/w"] * 6, train=True)
-    assert loaded.predict(NEW).tolist() == ["b/w"] * 6
-
-
-def test_a_model_without_its_recipe_remembers_but_does_not_train(paths):
-    paths._incremental = None
-    paths.pipeline_.config.pop("recipe")
-    before = state_of(paths)
-    with pytest.raises(HierlearnError, match="does not say which loss trained it"):
-        paths.partial_fit(X[:2], PATHS[:2], train=True)
-    assert state_of(paths) == before

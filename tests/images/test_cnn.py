@@ -11,7 +11,7 @@ from hierlearn.hierarchy import Hierarchy, LabelSpace
 from hierlearn.networks import NETWORKS, InputSpec
 from hierlearn.networks.build import NetworkSpec, build_network
 from hierlearn.networks.ensemble import LoopedEnsemble, Noise, ensemble_of
-from hierlearn.networks.images import Augment, OwnAugment, make_augment
+from hierlearn.networks.images import Augment, make_augment
 from hierlearn.networks.layers import Share
 
 TREE = Hierarchy.from_paths(["a/x", "a/y", "b"])
@@ -84,9 +84,7 @@ def test_augmentation_is_for_training_alone():
     assert not torch.equal(seeded(layer, 4)(x), found)
 
 
-@pytest.mark.parametrize(
-    "layer", [Augment(), Augment(flip=True), OwnAugment("images.test_cnn:own")]
-)
+@pytest.mark.parametrize("layer", [Augment(), Augment(flip=True)])
 def test_processes_change_their_rows_as_one_process_does(layer):
     x = images(7).float() / 255
     every = seeded(layer.train(), 5)(x)
@@ -101,43 +99,6 @@ def test_no_flip_unless_asked_for():
     assert bool(rises(seeded(Augment().train(), 0)(ramp)).all())
     share = rises(seeded(Augment(flip=True).train(), 0)(ramp)).float().mean()
     assert 0.3 < float(share) < 0.7
-
-
-def own():
-    """Return a transform that draws from torch's generator, as those of torchvision do."""
-    return lambda image: (image + torch.rand(1)).clamp(0, 1)
-
-
-def cropped():
-    return lambda image: image[:, :3]
-
-
-def test_a_transform_of_your_own_is_imported_by_training_only():
-    x = images().float() / 255
-    layer = OwnAugment("images.nowhere:own")
-    assert torch.equal(layer.eval()(x), x)
-    with pytest.raises(HierlearnError, match=r"'images\.nowhere:own' cannot be imported"):
-        layer.train()(x)
-    with pytest.raises(HierlearnError, match=r"made \(3, 3, 12\) of an image \(3, 12, 12\)"):
-        OwnAugment("images.test_cnn:cropped").train()(x)
-    found = OwnAugment("images.test_cnn:own").train()(x)
-    assert not torch.equal(found[0] - x[0], found[1] - x[1])
-    assert found.shape == x.shape
-
-
-def test_torchvision_transforms():
-    from torchvision_operators import declare_operators
-
-    declare_operators()
-    layer = OwnAugment("images.test_cnn:vision")
-    x = images().float() / 255
-    assert torch.equal(seeded(layer.train(), 1)(x), seeded(layer, 1)(x))
-
-
-def vision():
-    from torchvision.transforms import v2
-
-    return v2.Compose([v2.RandomResizedCrop(12, scale=(0.5, 1.0)), v2.RandomHorizontalFlip()])
 
 
 def test_members_draw_their_own():
@@ -156,7 +117,7 @@ def test_members_draw_their_own():
     ("options", "message"),
     [
         ({"width": 12}, "width must be a multiple of 8, not 12"),
-        ({"augment": "strong"}, "augment must be 'none', 'light' or 'package.module:factory'"),
+        ({"augment": "strong"}, "augment must be 'none' or 'light'"),
         ({"flip": True}, "flip goes with augment='light', not with 'none'"),
         ({"flip": 1, "augment": "light"}, "flip must be true or false, not 1"),
         ({"depth": 0}, "depth must be an integer of at least 1"),

@@ -60,7 +60,6 @@ def content(path):
         {"checkpoints/epoch-1.pt": "weights"},
         {"run.yaml": "command: mine\n"},
         {"blend/scene.blend": "picture"},
-        {"tensorboard/notes.txt": "mine"},
         {"skipped-labels.csv": "mine"},
         {"rows.safetensors": "mine"},
     ],

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from sklearn.neighbors import NearestNeighbors
 
 from hierlearn import Dataset, Hierarchy
 from hierlearn.errors import HierlearnError
 from hierlearn.files.tensors import CheckpointError, write_tensors
 from hierlearn.networks.ensemble import head_names
-from hierlearn.networks.memories import embed, embeddings_of, remembered
+from hierlearn.networks.memories import embeddings_of, remembered
 from hierlearn.pipeline import Pipeline, train
 from hierlearn.pipeline.answers import neighbor_names
-from hierlearn.pipeline.explain import answering_memories, explain, kneighbors
+from hierlearn.pipeline.explain import answering_memories, explain
 from hierlearn.pipeline.folder import digest, write_config
 from hierlearn.pipeline.remember import build_index, forget, remap, remember
 from hierlearn.pipeline.run import Reporting
@@ -296,7 +295,6 @@ def test_rows_that_did_not_answer_are_no_evidence():
             explain(model, some)
     with pytest.raises(HierlearnError, match=message):
         neighbor_names(model, 2)
-    assert kneighbors(model, inputs[:2], 3)[1].shape == (2, 3)  # these are no evidence
     model.answer = "average"
     assert len(explain(model, inputs[:2])) == 2
     answering = [answering_memories(model.network, one) for one in ("average", "main", "mcloss")]
@@ -306,34 +304,6 @@ def test_rows_that_did_not_answer_are_no_evidence():
 def test_no_rows_have_no_neighbors():
     model, none = fresh(), clusters().inputs[:0]
     assert explain(model, none) == []
-    distances, index = kneighbors(model, none, 5)
-    assert distances.shape == index.shape == (0, 5)
-    assert (distances.dtype, index.dtype) == (np.float64, np.int64)
-
-
-@pytest.mark.parametrize("distance", ["squared", "euclidean", "cosine"])
-@pytest.mark.parametrize("size", [1, 2])
-def test_kneighbors_are_those_of_scikit_learn(distance, size):
-    dataset = problem()
-    model = trained(dataset, ensemble_size=size, head={"distance": distance})
-    inputs = dataset.inputs[:9]
-    distances, index = kneighbors(model, inputs, 5)
-    model.network.eval()
-    with torch.no_grad():
-        queries = embed(model.network, model.rows(inputs))["main"]
-    held = embeddings_of(model.network)["main"].float()
-    if size > 1:
-        if distance == "cosine":
-            queries, held = (torch.nn.functional.normalize(one, dim=-1) for one in (queries, held))
-        queries, held = ((one / size**0.5).transpose(0, 1).flatten(1) for one in (queries, held))
-    metric = {"squared": "sqeuclidean"}.get(distance, distance)
-    search = NearestNeighbors(n_neighbors=5, metric=metric, algorithm="brute").fit(held.double())
-    expected, numbers = search.kneighbors(queries.double())
-    assert distances == pytest.approx(expected, rel=1e-3, abs=1e-3)
-    assert (np.diff(distances, axis=1) >= 0).all()
-    assert (index == numbers).mean() > 0.95  # near ties may swap in single precision
-    with pytest.raises(HierlearnError, match="between 1 and 36, not 37"):
-        kneighbors(model, inputs, 37)
 
 
 # ---------------------------------------------------------------------- remember

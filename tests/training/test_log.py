@@ -1,8 +1,6 @@
 """The log: a line of JSON an epoch, whole lines only, cut back to where a training goes on."""
 
-import importlib.util
 import json
-import sys
 
 import pytest
 
@@ -13,7 +11,6 @@ from hierlearn.training.progress import EpochLog, read_log, scalars
 from training.datasets import largest_file, plan, problem, read_records
 
 RECORD = {"epoch": 1, "step": 5, "learning_rate": 0.1, "loss": [0.5], "valid": {"mrr": [0.25]}}
-HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 
 QUIET = Reporting(bar=False)
 
@@ -112,17 +109,3 @@ def test_what_a_training_logs(tmp_path):
         assert set(record["valid"]) == {"hit@1"}
     rates = [record["learning_rate"] for record in found]
     assert rates == sorted(rates, reverse=True)
-
-
-def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # as if it were not there
-    with pytest.raises(HierlearnError, match=r"TensorBoard is not installed; install it with: pip"):
-        train(
-            problem(), plan(), out=tmp_path / "m", reporting=Reporting(tensorboard=True, bar=False)
-        )
-
-
-@pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorBoard is not installed")
-def test_tensorboard_gets_the_figures(tmp_path):
-    train(problem(), plan(), out=tmp_path, reporting=Reporting(tensorboard=True, bar=False))
-    assert any((tmp_path / "tensorboard").iterdir())

@@ -116,7 +116,7 @@ def as_kind(path: Path, name: str, value: Any, kind: type) -> Any:
 WHAT = "What to train"  # a panel of --help
 SKIPPED = "skipped-labels.csv"
 LENT = ("jobs", "engine", "address")
-PER_RUN = ("config", "resume", "force", "tensorboard", "mlflow", *LENT)  # not in run.yaml
+PER_RUN = ("config", "resume", "force", "mlflow", *LENT)  # not in run.yaml
 ROWS = [
     *options(
         WHAT,
@@ -142,7 +142,6 @@ OPTIONS = options(
     config=(Path, "YAML file of these options; the line wins."),
     resume=(bool, "Resume from the newest checkpoint in --out."),
     force=(bool, "Replace the model in --out."),
-    tensorboard=(bool, "Also log for TensorBoard."),
     mlflow=(bool, "Also log a run and the model to MLflow, by MLFLOW_TRACKING_URI."),
     name=(str, "Name on the model card."),
     license=(str, "License on the model card."),
@@ -183,7 +182,6 @@ def train(
     from hierlearn.pipeline.train import was_restarted
     from hierlearn.registry import find_entry_point
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.progress import find_tensorboard
 
     chosen = resolve({"data": data, **options})
     plan = make_plan(chosen)
@@ -195,9 +193,7 @@ def train(
         find_entry_point("hierlearn.engines", "check")(options)
         where["device"] = chosen.get("device")
         lent = find_entry_point("hierlearn.engines", "lend")(where)
-    resume, force, tensorboard = (options[name] for name in ("resume", "force", "tensorboard"))
-    if tensorboard:
-        find_tensorboard()
+    resume, force = options["resume"], options["force"]
     tracked: Any = nullcontext()
     if options["mlflow"]:
         tracking = find_entry_point("hierlearn.trackers", "mlflow")
@@ -231,7 +227,6 @@ def train(
     reporting = Reporting(
         on_message=say,
         on_prepared=lambda beginning: write_config(folder, chosen, beginning, dataset),
-        tensorboard=tensorboard,
     )
     with tracked as tracker, lent:
         model = run(

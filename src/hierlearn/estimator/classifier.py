@@ -22,7 +22,7 @@ from hierlearn.decoding import calibratable
 from hierlearn.decoding.decoder import most_specific
 from hierlearn.decoding.probabilities import terminal_log_distribution, widened_logs
 from hierlearn.errors import DataError, HierlearnError
-from hierlearn.estimator.incremental import IncrementalState, recipe_of
+from hierlearn.estimator.incremental import IncrementalState
 from hierlearn.estimator.inputs import (
     as_csr,
     as_texts,
@@ -55,9 +55,8 @@ from hierlearn.hierarchy.labels import Labels
 from hierlearn.metrics.answers import Answers, f1
 from hierlearn.metrics.measure import Evaluation, figures
 from hierlearn.networks.memories import candidates_of, remembered
-from hierlearn.pipeline import explain as evidence
 from hierlearn.pipeline import remember as growth
-from hierlearn.pipeline.explain import reasons
+from hierlearn.pipeline.explain import explain, reasons, rows_of
 from hierlearn.pipeline.missing import checked_missing, note_missing
 from hierlearn.pipeline.pipeline import Pipeline
 from hierlearn.pipeline.run import Reporting, describe_run
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
 
     from hierlearn.decoding import Decoder
     from hierlearn.estimator.labels import ParsedLabels
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import Hierarchy
     from hierlearn.pipeline.blend import BlendTraining
     from hierlearn.pipeline.explain import Evidence, Reason
     from hierlearn.training.settings import Plan
@@ -158,8 +157,6 @@ class HierarchicalClassifier(
         hierarchy: Hierarchy | None = None,
         classes: Any = None,
         sample_weight: ArrayLike | None = None,
-        *,
-        train: bool = False,
     ) -> Self:
         """Train one pass over these rows, from where the training is, or start one.
 
@@ -174,8 +171,6 @@ class HierarchicalClassifier(
             classes: all labels that may ever occur, at the first call. Inner classes among them
                 may be the most specific label of a row. By default the labels of the first call.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
-            train: with a memory, also train one pass over the new rows, of several classes since
-                they are each other's neighbors; earlier rows keep their embeddings.
         """
         if self.class_weight == "balanced":
             raise HierlearnError(
@@ -206,7 +201,12 @@ class HierarchicalClassifier(
             self._set_pipeline(pipeline, form, IncrementalState(prepared.loss, settings))
             self.history_ = []
         elif remembered(self.pipeline_.network) is not None:
-            return self._remember_more(X, y, hierarchy, listing, sample_weight, train=train)
+            given = self._parse_more(y)
+            form = self._label_format.extended(given, hierarchy)
+            if listing is not None:
+                form = form.extended(listing, hierarchy)
+                form.class_names(listing)
+            return self._remember(X, given, form, None, sample_weight)
         elif hierarchy is not None and hierarchy != self.hierarchy_:
             raise HierlearnError(
                 f"the hierarchy is fixed from the first call on: that was {self.hierarchy_!r}, "
@@ -339,7 +339,7 @@ class HierarchicalClassifier(
             n_neighbors: how many training rows to name, at most.
         """
         check_is_fitted(self)
-        found = evidence.explain(self.pipeline_, self._read_inputs(X), n_neighbors)
+        found = explain(self.pipeline_, self._read_inputs(X), n_neighbors)
         form = self._label_format
         return [
             [
@@ -369,23 +369,6 @@ class HierarchicalClassifier(
         decided = self.pipeline_.predict(inputs, None if is_class else "leaf")
         return reasons(self.pipeline_, inputs, [path or None for path in decided], count)
 
-    def kneighbors(self, X: Any = None, n_neighbors: int = 5, return_distance: bool = True) -> Any:
-        """Return the nearest remembered rows, as scikit-learn's neighbors do.
-
-        Args:
-            X: the rows; None for the remembered rows themselves, each without itself.
-            n_neighbors: how many.
-            return_distance: whether to return distances too.
-
-        Returns:
-            (N, k) distances between embeddings, ascending, and (N, k) the numbers of the remembered
-            rows; only these where ``return_distance`` is false.
-        """
-        check_is_fitted(self)
-        inputs = None if X is None else self._read_inputs(X)
-        distances, index = evidence.kneighbors(self.pipeline_, inputs, n_neighbors)
-        return (distances, index) if return_distance else index
-
     def remember(
         self,
         X: Any,
@@ -407,7 +390,7 @@ class HierarchicalClassifier(
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
         """
         check_is_fitted(self)
-        evidence.rows_of(self.pipeline_)
+        rows_of(self.pipeline_)
         given = self._parse_more(y)
         form = self._label_format.extended(given, hierarchy)
         return self._remember(X, given, form, ids, sample_weight)
@@ -422,9 +405,8 @@ class HierarchicalClassifier(
             ids: of the rows, or of one.
         """
         check_is_fitted(self)
-        before = self.pipeline_.label_space
         gone = growth.forget(self.pipeline_, as_ids(ids))
-        self._set_changed(self._label_format, before)
+        self._set_pipeline(self.pipeline_, self._label_format, None)
         return gone
 
     def remap(
@@ -452,7 +434,6 @@ class HierarchicalClassifier(
         if not old.numbers:
             form = with_values(form, [*ends.values(), *own.values()])
         form.array(range(len(form.hierarchy)))  # raises before anything changes
-        before = self.pipeline_.label_space
         found = growth.remap(
             self.pipeline_,
             hierarchy,
@@ -462,7 +443,7 @@ class HierarchicalClassifier(
         )
         if not dry_run:
             thresholds = getattr(self, "thresholds_", None)
-            self._set_changed(form, before)
+            self._set_pipeline(self.pipeline_, form, None)
             if thresholds is not None:  # the answers are those of before, by other names
                 self.thresholds_ = thresholds
         return found
@@ -706,7 +687,6 @@ class HierarchicalClassifier(
         names = form.class_names(given)
         form.array(range(len(form.hierarchy)))  # raises before anything changes
         keep = [int(row) for row in np.flatnonzero(weights > 0)]
-        before = self.pipeline_.label_space
         growth.remember(
             self.pipeline_,
             [inputs[row] for row in keep] if isinstance(inputs, list) else inputs[keep],
@@ -715,40 +695,5 @@ class HierarchicalClassifier(
             ids=None if listed is None else [listed[row] for row in keep],
             weights=None if np.all(weights[keep] == 1) else weights[keep],
         )
-        self._set_changed(form, before)
+        self._set_pipeline(self.pipeline_, form, None)
         return self
-
-    def _remember_more(
-        self,
-        X: Any,
-        y: Any,
-        hierarchy: Hierarchy | None,
-        listing: ParsedLabels | None,
-        sample_weight: ArrayLike | None,
-        *,
-        train: bool,
-    ) -> Self:
-        """Do what ``partial_fit`` does from its second call on.
-
-        Args:
-            X: the rows.
-            y: their labels.
-            hierarchy: a hierarchy with the new classes, as ``remember`` takes it.
-            listing: labels that may occur; new ones become classes too.
-            sample_weight: (N,) how much each row counts.
-            train: also train one pass over the rows.
-        """
-        if train:
-            recipe_of(self.pipeline_)  # raises before anything changes
-        given = self._parse_more(y)
-        form = self._label_format.extended(given, hierarchy)
-        if listing is not None:
-            form = form.extended(listing, hierarchy)
-            form.class_names(listing)
-        self._remember(X, given, form, None, sample_weight)
-        return self._train_pass(X, given, sample_weight) if train else self
-
-    def _set_changed(self, form: LabelFormat, before: LabelSpace) -> None:
-        """Set the fitted attributes; the state of the training lasts while the classes do."""
-        state = self._incremental if self.pipeline_.label_space == before else None
-        self._set_pipeline(self.pipeline_, form, state)

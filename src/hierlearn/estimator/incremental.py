@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from hierlearn.errors import HierlearnError, arg
 from hierlearn.networks.ensemble import head_names, heads_of
-from hierlearn.networks.memories import embeddings_of, remembered, set_memory
 from hierlearn.networks.sparse_linear import SparseLinearHead
 from hierlearn.networks.trees import ForestHead
 from hierlearn.training.prepare import for_heads
@@ -24,17 +21,14 @@ from hierlearn.training.settings import Settings
 from hierlearn.training.solvers.gradient import Trainer, optimizer_tensors, restore_optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
     from typing_extensions import Self
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.losses import Loss
     from hierlearn.losses.joint import JointLoss
-    from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
 
 
@@ -57,7 +51,9 @@ class IncrementalState:
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:
         """Start with a saved pipeline, which holds no state of an optimizer."""
-        recipe = recipe_of(pipeline)
+        if "recipe" not in pipeline.config:
+            raise HierlearnError("this model does not say which loss trained it; call fit instead")
+        recipe = pipeline.config["recipe"]
         settings = Settings.from_dict(pipeline.config["settings"])
         loss = build_loss(recipe["loss"], pipeline.label_space, **recipe["loss_options"])
         heads = head_names(pipeline.network)  # joint ones are dropped where the classes change
@@ -99,41 +95,11 @@ class IncrementalState:
             seed=derive(self.settings.seed, "further", self.calls) % 2**31,
         )
         records: list[dict[str, Any]] = []
-        known = remembered(pipeline.network)
-        held = {} if known is None else embeddings_of(pipeline.network)
-        if known is not None:
-            rows.ids = known.ids[-len(rows) :]
         trainer = Trainer(pipeline.network, self.loss, rows, settings, read=pipeline.read)
         trainer.on_epoch = records.append
         if self.optimizer:
             restore_optimizer(trainer.optimizer, self.optimizer)
         trainer.train()
-        if known is not None:  # the memory holds the new rows alone
-            restore_memory(pipeline.network, held, known)
         self.optimizer = optimizer_tensors(trainer.optimizer)
         self.calls += 1
         return records[0]
-
-
-def recipe_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what trained a pipeline; raise where it does not say."""
-    if "recipe" not in pipeline.config:
-        raise HierlearnError("this model does not say which loss trained it; call fit instead")
-    found: dict[str, Any] = pipeline.config["recipe"]
-    return found
-
-
-def restore_memory(network: nn.Module, embeddings: Mapping[str, Tensor], rows: Remembered) -> None:
-    """Remember all rows again, the last ones with their embeddings of the last pass.
-
-    Args:
-        network: which remembers the rows of the last pass alone.
-        embeddings: of all rows by head, before that pass.
-        rows: all rows.
-    """
-    joined = {}
-    for name, found in embeddings_of(network).items():
-        first = embeddings[name].narrow(-2, 0, len(rows) - found.shape[-2])
-        # Not in the precision of the old rows: what overflows half precision came in another.
-        joined[name] = torch.cat([first, found], dim=-2)
-    set_memory(network, joined, rows)

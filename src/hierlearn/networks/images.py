@@ -13,8 +13,7 @@ training resumes bit for bit, and several processes change images as one does.
 from __future__ import annotations
 
 import math
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +25,6 @@ from hierlearn.networks.layers import Dropout, check_size
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hierlearn.hierarchy import Hierarchy, LabelSpace
     from hierlearn.links import Link
     from hierlearn.networks.inputs import InputSpec
@@ -167,58 +164,11 @@ class Augment(Dropout):
         return f"flip={self.flip}"
 
 
-class OwnAugment(Augment):
-    """A transform of your own, such as one of torchvision v2, for each image.
-
-    Args:
-        name: ``package.module:factory``; the factory takes no arguments and returns a function of
-            a (C, H, W) tensor with values from 0 to 1. It is imported when training begins, never
-            by loading a model.
-    """
-
-    largest: ClassVar[int] = 1 << 53  # below which a float64 is an exact integer
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self._transform: Callable[[Tensor], Tensor] | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the images, each transformed with torch's generator seeded for its row."""
-        if not self.training or not len(x):
-            return x
-        if self._transform is None:
-            self._transform = find_transform(self.name)
-        total = len(x) if self.share is None else self.share.total
-        generator = None if self.generators is None else self.generators[0]
-        seeds = torch.randint(self.largest, (total,), generator=generator, device=x.device)
-        seeds = seeds if self.share is None else seeds[self.share.rows]
-        made = []
-        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-            for image, seed in zip(x, seeds.tolist(), strict=True):
-                torch.manual_seed(seed)
-                made.append(self._transform(image))
-        if any(one.shape != x.shape[1:] for one in made):
-            wrong = next(one.shape for one in made if one.shape != x.shape[1:])
-            raise HierlearnError(
-                f"augment {self.name} made {tuple(wrong)} of an image "
-                f"{tuple(x.shape[1:])}; it must keep the shape"
-            )
-        return torch.stack(made).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        """Show the name when the module is printed."""
-        return self.name
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "_transform": None}
-
-
 def make_augment(name: str = "none", *, flip: bool = False) -> Augment | None:
     """Return an augmentation by name.
 
     Args:
-        name: "none", "light", or ``package.module:factory`` of a transform of your own.
+        name: "none" or "light".
         flip: whether to mirror half of the images from left to right, with "light".
     """
     if not isinstance(flip, bool):
@@ -229,24 +179,7 @@ def make_augment(name: str = "none", *, flip: bool = False) -> Augment | None:
         return None
     if name == "light":
         return Augment(flip=flip)
-    module, _, attribute = str(name).partition(":")
-    if not module or not attribute:
-        raise HierlearnError(
-            f"augment must be 'none', 'light' or 'package.module:factory', not {name!r}"
-        )
-    return OwnAugment(name)
-
-
-def find_transform(name: str) -> Any:
-    """Import ``package.module:factory`` and call the factory."""
-    module, _, attribute = name.partition(":")
-    try:
-        factory = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise HierlearnError(f"augment {name!r} cannot be imported: {error}") from None
-    if not callable(factory):
-        raise HierlearnError(f"augment {name!r} is not a factory: it is not callable")
-    return factory()
+    raise HierlearnError(f"augment must be 'none' or 'light', not {name!r}")
 
 
 def moved(x: Tensor, drawn: Tensor, *, flip: bool = False) -> Tensor:

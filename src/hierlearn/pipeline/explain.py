@@ -19,23 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.datasets.tables.table import Table
 from hierlearn.errors import HierlearnError, arg
 from hierlearn.kernels.cpu import one_core_each
-from hierlearn.memory.search import nearest
 from hierlearn.networks.blend import is_blend, memory_shares
-from hierlearn.networks.memories import embed, embeddings_of, memory_heads, neighbors_of, remembered
+from hierlearn.networks.memories import embed, memory_heads, neighbors_of, remembered
 from hierlearn.networks.network import AVERAGE
 from hierlearn.training.inference import filled_tile, run_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
     from hierlearn.memory import Remembered
     from hierlearn.pipeline.pipeline import Pipeline
@@ -162,73 +159,6 @@ def evidence(rows: Remembered, weights: Any, numbers: Any) -> list[Evidence]:
         )
         for weight, number, labels in zip(weights, numbers, rows.labels.names(numbers), strict=True)
     ]
-
-
-@torch.no_grad()
-def kneighbors(
-    pipeline: Pipeline, inputs: Any, count: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (N, k) the distances to the nearest remembered rows, and their numbers.
-
-    The distance of an ensemble is that of the embeddings of its members side by side: the mean
-    over the members where it is squared or a cosine. In a blend it is that of the memory that
-    counts most.
-
-    Args:
-        pipeline: a pipeline with a memory.
-        inputs: the raw rows; None for the remembered rows themselves, each without itself.
-        count: k.
-    """
-    rows = rows_of(pipeline)
-    most = len(rows) - (inputs is None)
-    if not 1 <= count <= most:
-        raise HierlearnError(f"n_neighbors must lie between 1 and {most:,}, not {count}")
-    heads = memory_heads(pipeline.network)
-    shares = answering_memories(pipeline.network, pipeline.answer)
-    name = max(shares, key=lambda one: shares[one]) if shares else next(iter(heads))
-    distance = heads[name][0].distance
-    if heads[name][0].metric != "plain":
-        raise HierlearnError(
-            "kneighbors needs one distance for all rows, but the metric of this memory depends on "
-            "their labels; explain shows the rows that answers are taken from"
-        )
-    held = side_by_side(embeddings_of(pipeline.network)[name], distance)
-    if inputs is None:
-        return without_itself(*nearest(held.float(), held, count + 1, distance))
-    total = count_rows(inputs)
-    if not total:
-        return np.zeros((0, count)), np.zeros((0, count), dtype=np.int64)
-
-    def nearest_rows(batch: Any) -> tuple[Tensor, Tensor]:
-        found = embed(pipeline.network, pipeline.rows(batch))[name]
-        return nearest(side_by_side(found, distance), held, count, distance)
-
-    batches = (inputs[begin : begin + BATCH] for begin in range(0, total, BATCH))
-    parts = [*run_network(pipeline.network, nearest_rows, batches)]
-    distances, index = (torch.cat([part[side] for part in parts]).cpu().numpy() for side in (0, 1))
-    return distances.astype(np.float64), index
-
-
-def without_itself(
-    distances: Tensor, index: Tensor
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Drop every row from its own neighbors, or the last one where others are as near."""
-    own = index == torch.arange(len(index), device=index.device)[:, None]
-    own[:, -1] |= ~own.any(dim=1)
-    shape = (len(index), index.shape[1] - 1)
-    kept = ~own
-    return distances[kept].view(shape).double().cpu().numpy(), index[kept].view(shape).cpu().numpy()
-
-
-def side_by_side(embeddings: Tensor, distance: str) -> Tensor:
-    """Return (N, M D) embeddings whose distance is that of M members on average."""
-    if embeddings.dim() == 2:
-        return embeddings
-    members = len(embeddings)
-    if distance == "cosine":
-        embeddings = torch.nn.functional.normalize(embeddings.float(), dim=-1)
-    scaled: Tensor = embeddings.float() / members**0.5
-    return scaled.transpose(0, 1).flatten(1)
 
 
 # ---------------------------------------- reasons

@@ -79,7 +79,6 @@ OURS = ("config.json", "checkpoints", "log.jsonl")
 TEXTS = ("run.yaml", "log.jsonl", "skipped-labels.csv")  # of a training
 FOLDERS = {  # of a training, with the names of the files in them
     "checkpoints": re.compile(r"step-\d+\.safetensors"),
-    "tensorboard": re.compile(r"events\.out\.tfevents\..+"),
     WORK: re.compile(r"run\.json|.+\.safetensors"),
 }
 

@@ -61,7 +61,6 @@ class Reporting:
         on_epoch: called with the record of every epoch.
         on_step: called with the number of the step, from 1, and the number of steps.
         timeline: told which part of an epoch begins.
-        tensorboard: also log for TensorBoard.
         bar: show a progress bar on a terminal.
     """
 
@@ -70,7 +69,6 @@ class Reporting:
     on_epoch: Callable[[dict[str, Any]], None] | None = None
     on_step: Callable[[int, int], None] | None = None
     timeline: Timeline | None = None
-    tensorboard: bool = False
     bar: bool = True
 
     def message(self, sentence: str) -> None:
@@ -135,7 +133,7 @@ def run(
     log = None
     if out is not None and here.writes:
         path = out / "log.jsonl"
-        log = EpochLog(path, epochs=begun.get("epoch", 0), tensorboard=reporting.tensorboard)
+        log = EpochLog(path, epochs=begun.get("epoch", 0))
     shown = reporting.bar and here.writes
     with progress_bar("training", steps, begun.get("step", 0), show=shown) as progress:
 

@@ -25,7 +25,6 @@ from hierlearn.pipeline import Pipeline
 from hierlearn.pipeline.folder import FILES, FOLDERS, is_model
 from hierlearn.pipeline.run import Reporting
 from hierlearn.service.model import Options, ServedModel, to_json
-from hierlearn.training.progress import scalars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -388,3 +387,15 @@ class Tracker:
         if recipe:
             self.mlflow.set_tag("hierlearn.recipe", recipe)
         log_model(pipeline if folder is None else folder)
+
+
+def scalars(record: dict[str, Any]) -> dict[str, float]:
+    """Return the single numbers of a record by name."""
+    found = {"learning rate": record["learning_rate"]}
+    for name, values in {"loss": record["loss"], **record.get("valid", {})}.items():
+        for member, value in enumerate(values):
+            if value is not None:  # a member that has stopped
+                found[name if len(values) == 1 else f"{name}/{member}"] = value
+    for level, value in enumerate(record.get("selected_by_level", ()), start=1):
+        found[f"selected/level {level}"] = value
+    return found

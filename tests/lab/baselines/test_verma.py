@@ -12,7 +12,7 @@ from hierlearn.lab.baselines.verma import NodeMetricHead, NodeWeights, label_mea
 from hierlearn.memory import store
 from hierlearn.networks.ensemble import is_stackable, stacked
 from hierlearn.networks.heads import Unprojected, neighbor_head
-from hierlearn.pipeline.explain import explain, kneighbors
+from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.export import Graph
 from hierlearn.pipeline.remember import MemoryFolder, remember
 from hierlearn.pipeline.run import Reporting
@@ -225,8 +225,6 @@ def test_the_recipe_learns_weights_and_is_read_from_its_folder(pipeline, tmp_pat
     graph = Graph(pipeline).eval()(torch.from_numpy(inputs))
     FLOAT32.assert_close(graph, pipeline.probabilities(inputs))
     assert len(explain(loaded, inputs[:2])) == 2
-    with pytest.raises(HierlearnError, match="the metric of this memory depends on their labels"):
-        kneighbors(loaded, inputs, 3)
 
 
 def remember_in_folder(folder, inputs, labels):
