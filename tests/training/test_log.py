@@ -7,7 +7,8 @@ import pytest
 from hierlearn.errors import HierlearnError
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
-from hierlearn.training.progress import EpochLog, read_log, scalars
+from hierlearn.service.mlflow import scalars
+from hierlearn.training.progress import EpochLog, read_log
 from training.datasets import largest_file, plan, problem, read_records
 
 RECORD = {"epoch": 1, "step": 5, "learning_rate": 0.1, "loss": [0.5], "valid": {"mrr": [0.25]}}
