@@ -28,8 +28,6 @@ QUIET = Reporting(bar=False)
 MATRIX = sparse.random_array((9, 6), density=0.4, format="csr", rng=1, dtype="float32")
 OPTIONS = {
     "mlp": {"width": 5, "input_dropout": 0.3, "input_noise": 0.2},
-    "token-bag": {"width": 5, "input_dropout": 0.3},
-    "linear": {"input_dropout": 0.3},
 }
 
 
@@ -56,21 +54,6 @@ def test_dense_inputs_lose_a_fraction_and_keep_their_mean():
     assert (found == 0).float().mean() == pytest.approx(0.25, abs=0.02)
 
 
-def test_sparse_rows_lose_a_fraction_of_their_entries():
-    x = rows_of()
-    found = layer_of([0], 0.6)(x)
-    assert torch.equal(found.offsets, x.offsets)
-    assert torch.equal(found.columns, x.columns)
-    assert (found.width, found.members) == (x.width, None)
-    ratio = found.values / x.values
-    assert ratio[ratio != 0].tolist() == pytest.approx([2.5] * int((ratio != 0).sum()), abs=1e-4)
-    spread = (0.6 * 0.4 / len(ratio)) ** 0.5
-    assert (ratio == 0).float().mean() == pytest.approx(0.6, abs=5 * spread)
-    entries = SparseRows(x.offsets, x.columns, torch.ones_like(x.values), x.width)
-    means = layer_of([1], 0.6)(entries).dense().sum() / entries.dense().sum()
-    assert means == pytest.approx(1, abs=5 * spread / 0.4)
-
-
 def test_noise_has_its_deviation_and_comes_before_what_is_dropped():
     x = torch.full((400, 40), 3.0)
     noise = layer_of([0], 0.0, 0.2)(x) - x
@@ -81,8 +64,8 @@ def test_noise_has_its_deviation_and_comes_before_what_is_dropped():
     assert both[both != 0].std() == pytest.approx(0.4, rel=0.05)  # scaled up like the rest
 
 
-@pytest.mark.parametrize("x", [torch.ones(5, 4), rows_of(5, 4)], ids=["dense", "sparse"])
-def test_nothing_happens_while_predicting_or_where_nothing_is_asked_for(x):
+def test_nothing_happens_while_predicting_or_where_nothing_is_asked_for():
+    x = torch.ones(5, 4)
     assert layer_of([0], 0.9).eval()(x) is x
     assert InputNoise().train()(x) is x
     assert InputNoise.stack([InputNoise()] * 2).train()(x) is x
@@ -98,26 +81,6 @@ def test_dense_rows_of_a_member_are_those_that_it_gets_alone(shared):
     assert not torch.equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["the same rows", "rows of their own"])
-def test_sparse_rows_of_a_member_are_those_that_it_gets_alone(shared):
-    index = torch.tensor([[0, 1, 2, 3], [8, 7, 7, 0], [4, 4, 4, 4]])  # rows of different lengths
-    x = SparseRows.from_scipy(MATRIX)
-    found = layer_of(SEEDS, 0.4, members=3)(x if shared else x.take(index))
-    assert found.members == 3
-    for member, seed in enumerate(SEEDS):
-        own = layer_of([seed], 0.4)(x if shared else x.take(index[member]))
-        assert own.members is None
-        assert torch.equal(found.member(member).values, own.values)
-        assert torch.equal(found.member(member).columns, own.columns)
-
-
-def test_batches_without_rows_or_words():
-    empty = SparseRows.from_scipy(sparse.csr_array((4, 6), dtype="float32"))
-    index = torch.tensor([[0, 1], [2, 3]])
-    for rows in (empty, empty.take(index), empty.take(index[:, :0])):
-        assert len(layer_of(SEEDS[:2], 0.5, members=2)(rows).values) == 0
-
-
 def test_without_generators_members_draw_apart_from_torch():
     layer = InputNoise.stack([InputNoise(0.5, 0.1)] * 2)
     dense = layer(torch.ones(30, 20))
@@ -126,9 +89,6 @@ def test_without_generators_members_draw_apart_from_torch():
     first = InputNoise(0.5)(torch.ones(20, 20))
     torch.manual_seed(1)
     assert torch.equal(first, nn.functional.dropout(torch.ones(20, 20), 0.5))
-    x = rows_of(20, 10)
-    values = InputNoise(0.5)(x).values
-    assert 0 < (values == 0).float().mean() < 1
 
 
 @pytest.mark.parametrize(
@@ -148,11 +108,6 @@ def test_what_is_refused(arguments, message):
         chosen = dict(zip(("input_dropout", "input_noise"), arguments, strict=False))
         with pytest.raises(HierlearnError, match=message):
             NETWORKS[name](TREE, InputSpec.numbers(6), **chosen)
-
-
-def test_gaussian_noise_on_sparse_rows_is_refused():
-    with pytest.raises(HierlearnError, match="input_noise is for dense rows; sparse ones take"):
-        InputNoise(0.1, 0.1)(rows_of())
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
@@ -250,36 +205,15 @@ def test_a_training_goes_on_bit_for_bit(name, make, tmp_path):
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("members", [None, 2])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_processes_draw_the_noise_of_their_rows(world, members, kind):
+def test_processes_draw_the_noise_of_their_rows(world, members):
     rows, common = 10, 4
-    x = rows_of(rows + common) if kind == "sparse" else torch.rand(rows + common, 30) + 1
-    options = (0.5,) if kind == "sparse" else (0.5, 0.1)
+    x, options = torch.rand(rows + common, 30) + 1, (0.5, 0.1)
     seeds = SEEDS[: members or 1]
     whole = layer_of(seeds, *options, members=members)(x)
-    whole = whole.dense() if kind == "sparse" else whole
     for rank in range(world):
         own_rows = torch.cat([torch.arange(rank, rows, world), torch.arange(rows, rows + common)])
         share = Share(own_rows, rows + common)
         layer = layer_of(seeds, *options, members=members)
         layer.share = share
-        own = x.take(share.rows) if kind == "sparse" else x[share.rows]
-        found = layer(own)
-        found = found.dense() if kind == "sparse" else found
+        found = layer(x[share.rows])
         assert torch.equal(found, whole[..., share.rows, :])
-
-
-def test_entries_of_sparse_rows_are_dropped_independently():
-    dense = sparse.csr_array(torch.ones(3000, 40).numpy())
-    x = SparseRows.from_scipy(dense)
-    kept = (layer_of([7], 0.5)(x).dense() > 0).double()
-    assert kept.mean() == pytest.approx(0.5, abs=0.005)
-    by_row, by_column = kept.mean(1), kept.mean(0)
-    assert by_row.var() == pytest.approx(0.25 / 40, rel=0.1)  # of a binomial
-    assert by_column.var() == pytest.approx(0.25 / 3000, rel=0.6)
-    for one, other in ((kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1])):
-        correlation = torch.corrcoef(torch.stack([one.reshape(-1), other.reshape(-1)]))[0, 1]
-        assert abs(float(correlation)) < 0.015
-    again = (layer_of([8], 0.5)(x).dense() > 0).double()
-    both = torch.corrcoef(torch.stack([again.reshape(-1), kept.reshape(-1)]))[0, 1]
-    assert abs(float(both)) < 0.015

@@ -203,7 +203,6 @@ def test_a_state_of_any_size_is_loaded_and_answers_alike():
         ("right", lambda one: one.add_(1_000_000)),
         ("feature", lambda one: one.fill_(4)),
         ("threshold", lambda one: one.fill_(float("nan"))),
-        ("roots", lambda one: one.add_(1)),
         ("roots", lambda one: one.add_(1_000_000)),
         ("offsets", lambda one: one.neg_()),
         ("sets", lambda one: one.fill_(-1)),
@@ -222,8 +221,8 @@ def test_arrays_that_are_no_trees_are_refused(name, change):
         ForestHead(4, TREE).load_state_dict(state)
 
 
-def test_nodes_with_several_parents_are_refused_at_once():
-    """Else there would be 2^100 ways through these 200 nodes."""
+def test_nodes_with_several_parents_take_no_time():
+    """There are 2^100 ways through these 200 nodes."""
     head, nodes = ForestHead(4, TREE), 201
     right = np.minimum(np.arange(nodes) + 2, nodes - 1)
     right[-2:] = nodes - 2, nodes - 1
@@ -232,8 +231,8 @@ def test_nodes_with_several_parents_are_refused_at_once():
         **{"roots": [0], "right": right, "offsets": np.zeros(nodes + 1)},
         **{"sets": [], "shares": [], "set_offsets": [0], "set_classes": []},
     }
-    with pytest.raises(HierlearnError, match="right does not describe the trees"):
-        head.set(arrays, partial=False)
+    head.set(arrays, partial=False)
+    assert head.depth <= nodes
 
 
 @pytest.mark.parametrize(

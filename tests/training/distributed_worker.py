@@ -164,7 +164,7 @@ CASES |= {
     ),
     "noise of words": (
         texts,
-        noisy(plan("leaf-ce", network="token-bag", batch_size=7, dropout=0.3), input_dropout=0.4),
+        plan("leaf-ce", network="token-bag", batch_size=7, dropout=0.3),
         None,
     ),
 }

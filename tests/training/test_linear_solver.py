@@ -444,7 +444,6 @@ def test_vectors_of_length_1_are_solved():
     [
         {"loss": "hcl"},
         {"network": "token-bag"},
-        {"network_options": {"input_dropout": 0.5}},
         {"settings": {"epochs": 2}},
     ],
 )

@@ -73,21 +73,14 @@ class NetworkSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "name": self.name,
-            "inputs": self.inputs.to_dict(),
-            "options": dict(self.options),
-            "members": self.members,
-            "heads": {name: asdict(head) for name, head in self.heads.items()},
-            **({"parts": [one.to_dict() for one in self.parts]} if self.parts else {}),
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkSpec:
         """Restore what ``to_dict`` returned."""
         inputs = InputSpec.from_dict(values["inputs"])
-        heads = {name: HeadSpec(**head) for name, head in values.get("heads", {}).items()}
-        parts = tuple(PartSpec.from_dict(one) for one in values.get("parts", ()))
+        heads = {name: HeadSpec(**head) for name, head in values["heads"].items()}
+        parts = tuple(PartSpec.from_dict(one) for one in values["parts"])
         return cls(values["name"], inputs, values["options"], values["members"], heads, parts)
 
     @property
@@ -126,17 +119,6 @@ class PartSpec:
     answers: dict[str, float]
     begin: Annotated[int, Range(0)] = 0
     sharpness: Annotated[float, Range(0, 1000)] = 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "name": self.name,
-            "network": self.network.to_dict(),
-            "link": self.link,
-            "answers": dict(self.answers),
-            "begin": self.begin,
-            "sharpness": self.sharpness,
-        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PartSpec:

@@ -14,7 +14,7 @@ weight matrix makes them dense.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -87,15 +87,13 @@ class InputSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        if self.parts:
-            return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
-        return {"kind": self.kind, "shape": list(self.shape)}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> InputSpec:
         """Restore what ``to_dict`` returned."""
-        parts = tuple(cls.from_dict(part) for part in values.get("parts", ()))
-        return cls(values["kind"], tuple(values.get("shape", ())), parts)
+        parts = tuple(cls.from_dict(part) for part in values["parts"])
+        return cls(values["kind"], tuple(values["shape"]), parts)
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from hierlearn.errors import HierlearnError
 from hierlearn.kernels import noise as kernels
-from hierlearn.networks.inputs import SparseRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,13 +173,12 @@ class Dropout(nn.Module):
 class InputNoise(Dropout):
     """Inputs with noise while training: Gaussian noise is added, then a fraction is left out.
 
-    Of sparse rows it leaves out entries, such as the words of a text ("token dropout"). What is
-    kept is scaled up, so that the mean of every input stays. Where M members read the same rows,
-    each gets them with noise of its own.
+    What is kept is scaled up, so that the mean of every input stays. Where M members read the same
+    rows, each gets them with noise of its own.
 
     Args:
         input_dropout: fraction of the inputs left out.
-        input_noise: standard deviation of the Gaussian noise; dense rows only.
+        input_noise: standard deviation of the Gaussian noise.
     """
 
     def __init__(self, input_dropout: float = 0.0, input_noise: float = 0.0) -> None:
@@ -205,18 +203,10 @@ class InputNoise(Dropout):
         """Whether there is noise that is no dropout, or sparse rows whose entries are dropped."""
         return self.std > 0 or self.p > 0
 
-    @overload
-    def forward(self, x: Tensor) -> Tensor: ...
-
-    @overload
-    def forward(self, x: SparseRows) -> SparseRows: ...
-
-    def forward(self, x: Tensor | SparseRows) -> Tensor | SparseRows:
+    def forward(self, x: Tensor) -> Tensor:
         """Return x with noise, (M, N, D) or rows of M members where there are several."""
         if not self.training or (self.p == 0 and self.std == 0):
             return x
-        if isinstance(x, SparseRows):
-            return self._drop_entries(x)
         if self.members is not None and x.dim() == 2:
             x = x.expand(self.members, *x.shape)
         return super().forward(x + self._gaussian(x) if self.std else x)
@@ -232,35 +222,6 @@ class InputNoise(Dropout):
         for one, generator in zip(noise, self.generators, strict=True):
             one.normal_(std=self.std, generator=generator)
         return self._own(noise).reshape(x.shape)
-
-    def _drop_entries(self, x: SparseRows) -> SparseRows:
-        """Return sparse rows in which a fraction of the entries is 0."""
-        if self.std:
-            raise HierlearnError("input_noise is for dense rows; sparse ones take input_dropout")
-        if self.members is not None and x.members is None:
-            every = torch.arange(len(x), device=x.offsets.device)
-            x = x.take(every.expand(self.members, -1))
-        if self.generators is None:
-            return replace(x, values=nn.functional.dropout(x.values, self.p))
-        bits = mixed(self._entry_numbers(x)).bitwise_right_shift_(48).to(torch.int16)
-        return replace(x, values=x.values * self._scales(bits, x.values.dtype))
-
-    def _entry_numbers(self, x: SparseRows) -> Tensor:
-        """Return (entries,) a number of each entry by member, row and place in the row.
-
-        A number of its own, since how many entries the rows of other processes have is not known.
-        """
-        assert self.generators is not None
-        device = x.offsets.device
-        begins = torch.empty(len(self.generators), dtype=torch.int64, device=device)
-        for begin, generator in zip(begins, self.generators, strict=True):
-            begin.random_(-(2**63), None, generator=generator)
-        count = len(x) // len(begins)
-        rows = torch.arange(count, device=device) if self.share is None else self.share.rows
-        first = (begins[:, None] + (rows << 32)).reshape(-1) - x.offsets[:-1]
-        return torch.arange(len(x.values), device=device) + first.repeat_interleave(
-            x.offsets.diff(), output_size=len(x.values)
-        )
 
     def extra_repr(self) -> str:
         """Show the settings when the module is printed."""

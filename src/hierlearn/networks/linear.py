@@ -13,7 +13,6 @@ from torch.nn.functional import normalize
 
 from hierlearn.errors import HierlearnError
 from hierlearn.networks.heads import LinearHead
-from hierlearn.networks.layers import InputNoise
 from hierlearn.networks.network import Network
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ def linear(
     inputs: InputSpec,
     *,
     link: str | Link = "sigmoid",
-    input_dropout: float = 0.0,
 ) -> Network:
-    """Return a linear head on dense or sparse inputs; see InputNoise for ``input_dropout``."""
-    return Network(InputNoise(input_dropout), LinearHead(inputs.width, label_space, link))
+    """Return a linear head on dense or sparse inputs."""
+    return Network(nn.Identity(), LinearHead(inputs.width, label_space, link))
 
 
 linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying

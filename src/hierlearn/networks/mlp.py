@@ -96,7 +96,6 @@ class TokenBagEncoder(nn.Module):
         width: units of the embedding and of every hidden layer.
         depth: hidden layers, the embedding included.
         dropout: fraction of hidden units left out while training.
-        input_dropout: fraction of the words of each text left out while training.
     """
 
     stackable: ClassVar[bool] = True
@@ -108,11 +107,9 @@ class TokenBagEncoder(nn.Module):
         width: int = 256,
         depth: int = 1,
         dropout: float = 0.25,
-        input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_layers(width, depth)
-        self.noise = InputNoise(input_dropout)
         # Rows are of length 1, so a weight of size 1 keeps the sum of a text of that order.
         self.words = Dense(inputs, width, bound=1.0)
         layers: list[nn.Module] = [nn.ReLU(), Dropout(dropout)]
@@ -122,7 +119,6 @@ class TokenBagEncoder(nn.Module):
 
     def forward(self, x: Tensor | SparseRows) -> Tensor:
         """Return the features of sparse rows, or of the same rows made dense."""
-        x = self.noise(x)
         summed = x.times(self.words) if isinstance(x, SparseRows) else self.words(x)
         features: Tensor = self.hidden(summed)
         return features
@@ -136,12 +132,9 @@ def token_bag(
     width: int = 256,
     depth: int = 1,
     dropout: float = 0.25,
-    input_dropout: float = 0.0,
 ) -> Network:
     """Return an embedding bag and hidden layers, then a linear head; see TokenBagEncoder."""
-    encoder = TokenBagEncoder(
-        inputs.width, width=width, depth=depth, dropout=dropout, input_dropout=input_dropout
-    )
+    encoder = TokenBagEncoder(inputs.width, width=width, depth=depth, dropout=dropout)
     return Network(encoder, LinearHead(width, label_space, link))
 
 

@@ -226,31 +226,19 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
             raise HierlearnError(f"{name} does not describe the trees of a forest")
     right, roots = held["right"].astype(np.int64), held["roots"].astype(np.int64)
     inner = right != np.arange(nodes)
-    starts = np.concatenate([roots, [nodes]])
-    tree_of = np.searchsorted(starts, np.arange(nodes), side="right") - 1
-    ends = starts[1:][tree_of] if len(roots) else right
-    rooted = starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
-    after = (right > np.arange(nodes) + inner) & (right < ends) | ~inner
-
-    def have_one_parent() -> bool:
-        """Whether every node is the child of one other, and roots of none."""
-        children = np.concatenate([np.flatnonzero(inner) + 1, right[inner]])
-        parents = np.bincount(children, minlength=len(right))
-        parents[roots] += 1
-        return bool(np.all(parents == 1))
+    last = len(held["set_offsets"]) - 1
+    places = np.arange(nodes) + inner  # children come after their parents, so that paths end
 
     checks = {
-        "roots": rooted,
+        "roots": bool(np.all((roots >= 0) & (roots < nodes))),
         "threshold": bool(np.isfinite(held["threshold"]).all()),
-        "right": rooted and bool(np.all(after)) and have_one_parent(),
+        "right": bool(np.all(((right > places) | ~inner) & (right < nodes))),
         "feature": nodes == 0 or 0 <= held["feature"].min() <= held["feature"].max() < features,
         "offsets": is_csr(held["offsets"], nodes, len(held["sets"])),
         "shares": len(held["shares"]) == len(held["sets"])
         and bool(np.all(np.isfinite(held["shares"]) & (held["shares"] >= 0))),
-        "set_offsets": is_csr(
-            held["set_offsets"], len(held["set_offsets"]) - 1, len(held["set_classes"])
-        ),
-        "sets": bool(np.all((held["sets"] >= 0) & (held["sets"] < len(held["set_offsets"]) - 1))),
+        "set_offsets": is_csr(held["set_offsets"], last, len(held["set_classes"])),
+        "sets": bool(np.all((held["sets"] >= 0) & (held["sets"] < last))),
     }
     for name, valid in checks.items():
         if not valid:
@@ -258,7 +246,7 @@ def checked_depth(held: Mapping[str, Any], features: int) -> int:
     depth, level = 0, roots[inner[roots]]
     while len(level):
         below = np.concatenate([level + 1, right[level]])
-        depth, level = depth + 1, below[inner[below]]
+        depth, level = depth + 1, np.unique(below[inner[below]])
     return depth
 
 

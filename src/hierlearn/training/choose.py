@@ -308,6 +308,6 @@ def needs_gradients(facts: Facts, plan: Plan) -> bool:
     asked, network = plan.settings.get("optimizer"), plan.network
     batches = asked is None and any(one in plan.settings for one in OF_BATCHES)
     batches |= bool(plan.loss is not None or plan.link is not None or plan.joint)
-    batches |= asked not in (None, "linear") or "input_dropout" in plan.network_options
+    batches |= asked not in (None, "linear")
     batches |= facts.streamed or facts.logits or bool(facts.module)
     return batches or not (network is None or getattr(find_factory(network), "is_linear", False))
