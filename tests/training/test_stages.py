@@ -15,11 +15,12 @@ from hierlearn.lab.baselines.hmcn import BatchNorm
 from hierlearn.links import HeadOutput, make_link
 from hierlearn.losses import LOSSES, BCELoss
 from hierlearn.networks.layers import Dense, Dropout
+from hierlearn.networks.network import StagedNetwork
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
 from hierlearn.training.checkpoint import Checkpoints
 from hierlearn.training.solvers.captured import CapturedSteps
-from hierlearn.training.solvers.stages import StagedNetwork, Stages
+from hierlearn.training.solvers.stages import Stages
 from training import staged_worker
 from training.datasets import (
     CPU,

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hierlearn.links import HeadOutput
 from hierlearn.networks.blend import Blend
 from hierlearn.networks.layers import Dropout, Share, StepSeeds
-from hierlearn.networks.network import Auxiliary, Network
+from hierlearn.networks.network import Auxiliary, Network, StagedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,6 +227,11 @@ def heads_of(network: nn.Module, kind: type[H]) -> list[H]:
         for head in one.heads.values()
         if isinstance(head, kind)
     ]
+
+
+def staged_networks(network: nn.Module) -> list[StagedNetwork]:
+    """Return what is trained part by part in a network or an ensemble; empty for other networks."""
+    return [one for one in networks_in(network) if isinstance(one, StagedNetwork)]
 
 
 def head_names(network: nn.Module) -> list[str]:

@@ -8,6 +8,7 @@ rows of x.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +19,9 @@ from hierlearn.links import Head, HeadOutput
 from hierlearn.networks.inputs import SparseRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Self
 
     from hierlearn.links import Link
     from hierlearn.memory import Candidates
@@ -107,6 +110,52 @@ class Network(nn.Module):
         """Initialize every head to the class priors; see ``Head.set_prior``."""
         for head in self.heads.values():
             head.set_prior(counts, terminal_counts, rows)  # type: ignore[operator]
+
+
+class StagedNetwork(nn.Module, ABC):
+    """Base of the networks that are trained part by part.
+
+    Attributes:
+        trained: the first part that is trained now, and the first one after it that is not; None
+            for all parts at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained: tuple[int, int] | None = None
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[nn.Module]:
+        """The parts in the order of their training; together they hold all parameters."""
+
+    @property
+    @abstractmethod
+    def part_classes(self) -> Sequence[slice]:
+        """The classes whose loss trains each part; those of several parts follow each other."""
+
+    def set_stage(self, trained: range | None) -> None:
+        """Train some parts and fix all others; None trains all of them."""
+        self.trained = None if trained is None else (trained.start, trained.stop)
+        for number, part in enumerate(self.parts):
+            part.requires_grad_(self.is_trained(number))
+        self.train(self.training)
+
+    def is_trained(self, part: int) -> bool:
+        """Whether a part is among those that are trained."""
+        return self.trained is None or self.trained[0] <= part < self.trained[1]
+
+    def is_ahead(self, part: int) -> bool:
+        """Whether a part is trained later, so that nothing of this step depends on it."""
+        return self.training and self.trained is not None and part >= self.trained[1]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the training mode of the parts that are trained."""
+        super().train(mode)
+        for number, part in enumerate(self.parts):
+            if not self.is_trained(number):
+                part.eval()
+        return self
 
 
 def read_output(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -135,17 +136,20 @@ def run(
         path = out / "log.jsonl"
         log = EpochLog(path, epochs=begun.get("epoch", 0))
     shown = reporting.bar and here.writes
-    with progress_bar("training", steps, begun.get("step", 0), show=shown) as progress:
+    bar = progress_bar("training", steps, begun.get("step", 0)) if shown else nullcontext()
+    with bar as progress:
 
         def on_epoch(record: dict[str, Any]) -> None:
-            progress.epoch(record)
+            if progress is not None:
+                progress.epoch(record)
             if reporting.on_epoch is not None:
                 reporting.on_epoch(record)
             if log is not None:
                 log(record)
 
         def on_step(step: int) -> None:
-            progress.step(step)
+            if progress is not None:
+                progress.step(step)
             if reporting.on_step is not None:
                 reporting.on_step(step, steps)
 

@@ -43,7 +43,13 @@ from hierlearn.links import LINKS, link_name, make_link
 from hierlearn.losses.joint import JointLoss
 from hierlearn.networks import NETWORKS, InputSpec, read_output
 from hierlearn.networks.build import HeadSpec, NetworkSpec, build_network, option_names, to_save
-from hierlearn.networks.ensemble import auxiliary_heads, head_names, heads_of, networks_in
+from hierlearn.networks.ensemble import (
+    auxiliary_heads,
+    head_names,
+    heads_of,
+    networks_in,
+    staged_networks,
+)
 from hierlearn.networks.estimator import EstimatorHead
 from hierlearn.networks.heads import HEADS
 from hierlearn.networks.memories import memory_heads
@@ -56,7 +62,6 @@ from hierlearn.training.recipes import build_loss
 from hierlearn.training.rows import Rows
 from hierlearn.training.seeding import derive, generator
 from hierlearn.training.settings import Settings
-from hierlearn.training.solvers.stages import staged_networks
 from hierlearn.training.stream import ParquetRows
 
 if TYPE_CHECKING:

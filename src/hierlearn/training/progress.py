@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """What a trainer reports to; shows nothing until ``shown_on`` gives it a bar."""
+    """What a trainer reports to; shows nothing until it has a bar."""
 
     def __init__(self) -> None:
         self._bar: Any = None

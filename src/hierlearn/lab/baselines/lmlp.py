@@ -35,8 +35,8 @@ from hierlearn.links import HeadOutput, SigmoidLink, make_link
 from hierlearn.links.link import Link
 from hierlearn.networks.inputs import SparseRows
 from hierlearn.networks.layers import Dense, Dropout, check_flag, check_size
+from hierlearn.networks.network import StagedNetwork
 from hierlearn.training.recipes import FEWEST_EPOCHS, SEVERAL_EPOCHS, Recipe
-from hierlearn.training.solvers.stages import StagedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from hierlearn.errors import HierlearnError, arg
-from hierlearn.networks.ensemble import Noise, clip_grad_norm, finite_members
+from hierlearn.networks.ensemble import Noise, clip_grad_norm, finite_members, staged_networks
 from hierlearn.networks.layers import Share
 from hierlearn.networks.memories import candidates_of
 from hierlearn.networks.network import read_output
@@ -53,7 +53,7 @@ from hierlearn.training.solvers.solver import (
     member_values,
     refusing_others,
 )
-from hierlearn.training.solvers.stages import Stages, staged_networks
+from hierlearn.training.solvers.stages import Stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
