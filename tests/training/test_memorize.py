@@ -11,9 +11,14 @@ import torch
 from hierlearn.networks.memories import embeddings_of, memory_heads, remembered
 from hierlearn.pipeline import train
 from hierlearn.pipeline.run import Reporting
-from hierlearn.training import inference as module
 from hierlearn.training.checkpoint import Checkpoints
-from hierlearn.training.inference import encode, member_probabilities, memorize
+from hierlearn.training.inference import (
+    BATCH,
+    batches_of,
+    encode_batches,
+    member_probabilities,
+    memorize,
+)
 from hierlearn.training.solvers.gradient import Trainer
 from training.datasets import (
     neighbor_plan,
@@ -83,15 +88,16 @@ def test_rows_of_weight_0_are_not_remembered():
     assert torch.equal(embeddings_of(trainer.network)["main"], exact.half())
 
 
-def test_rows_are_encoded_in_batches_without_dropout(monkeypatch):
+def test_rows_are_encoded_in_batches_without_dropout():
     trainer = trainer_of(problem(), neighbor_plan(dropout=0.5, ensemble_size=2, epochs=1))
     trainer.network.train()
-    whole = encode(trainer.network, trainer.rows)["main"]
+    whole = encode_batches(trainer.network, batches_of(trainer.rows, BATCH))["main"]
     assert trainer.network.training
     assert whole.shape == (2, 36, 6)
-    monkeypatch.setattr(module, "BATCH", 5)
-    torch.testing.assert_close(encode(trainer.network, trainer.rows)["main"], whole)
-    some = encode(trainer.network, trainer.rows, torch.tensor([7, 3]))["main"]
+    found = encode_batches(trainer.network, batches_of(trainer.rows, 5))["main"]
+    torch.testing.assert_close(found, whole)
+    index = torch.tensor([7, 3])
+    some = encode_batches(trainer.network, batches_of(trainer.rows, 5, index))["main"]
     torch.testing.assert_close(some, whole[:, [7, 3]])
 
 

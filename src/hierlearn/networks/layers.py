@@ -117,6 +117,7 @@ class Dropout(nn.Module):
         if not 0 <= p < 1:
             raise HierlearnError(f"dropout must lie in [0, 1), not {p}")
         self.p = p
+        self.kept = max(1, round((1 - p) * 65_536))  # of the values of 16 bits, to keep an entry
         self.generators: Sequence[torch.Generator] | None = None
         self.seeds: StepSeeds | None = None  # instead of the generators, on a GPU
         self.share: Share | None = None
@@ -133,33 +134,22 @@ class Dropout(nn.Module):
         if self.generators is None:
             return nn.functional.dropout(x, self.p)
         members, rows, width = len(x) if x.dim() == 3 else 1, x.shape[-2], x.shape[-1]
+        own = slice(None) if self.share is None else self.share.rows  # of (M, total, D)
         size = (rows if self.share is None else self.share.total) * width
         if self.seeds is not None:
-            scales = self._own(self.seeds.scales(size, self.kept).view(members, -1, width))
+            scales = self.seeds.scales(size, self.kept).view(members, -1, width)[:, own]
             return x * scales.to(x.dtype).reshape(x.shape)
         bits = torch.empty(members, -(-size // 4), dtype=torch.int64, device=x.device)
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
-        drawn = self._own(bits.view(torch.int16)[:, :size].view(members, -1, width))
-        return x * self._scales(drawn, x.dtype).reshape(x.shape)
-
-    def _own(self, drawn: Tensor) -> Tensor:
-        """Return what was drawn for the rows of this process, of (M, total, D)."""
-        return drawn if self.share is None else drawn[:, self.share.rows]
-
-    def _scales(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return 0 for a fraction of int16 draws, and for the others what keeps the mean."""
-        return bits.le(self.kept - 32_769).to(dtype).mul_(65_536 / self.kept)
+        drawn = bits.view(torch.int16)[:, :size].view(members, -1, width)[:, own]
+        scales = drawn.le(self.kept - 32_769).to(x.dtype).mul_(65_536 / self.kept)
+        return x * scales.reshape(x.shape)
 
     @property
     def needs_generators(self) -> bool:
         """Whether generators are drawn from even where there are seeds."""
         return type(self) is not Dropout
-
-    @property
-    def kept(self) -> int:
-        """How many of the values that 16 bits take keep an entry."""
-        return max(1, round((1 - self.p) * 65_536))
 
     def extra_repr(self) -> str:
         """Show the rate when the module is printed."""
@@ -200,8 +190,8 @@ class InputNoise(Dropout):
 
     @property
     def needs_generators(self) -> bool:
-        """Whether there is noise that is no dropout, or sparse rows whose entries are dropped."""
-        return self.std > 0 or self.p > 0
+        """Whether there is noise that is no dropout."""
+        return self.std > 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with noise, (M, N, D) or rows of M members where there are several."""
@@ -209,19 +199,18 @@ class InputNoise(Dropout):
             return x
         if self.members is not None and x.dim() == 2:
             x = x.expand(self.members, *x.shape)
-        return super().forward(x + self._gaussian(x) if self.std else x)
-
-    def _gaussian(self, x: Tensor) -> Tensor:
-        """Return noise of the shape of x, each member's from its generator."""
+        if not self.std:
+            return super().forward(x)
         if self.generators is None:
-            return torch.empty_like(x, memory_format=torch.contiguous_format).normal_(std=self.std)
-        members, total = len(x) if x.dim() == 3 else 1, x.shape[-2]
-        if self.share is not None:
-            total = self.share.total
+            noise = torch.empty_like(x, memory_format=torch.contiguous_format).normal_(std=self.std)
+            return super().forward(x + noise)
+        members = len(x) if x.dim() == 3 else 1
+        total = x.shape[-2] if self.share is None else self.share.total
         noise = torch.empty(members, total, x.shape[-1], dtype=x.dtype, device=x.device)
         for one, generator in zip(noise, self.generators, strict=True):
             one.normal_(std=self.std, generator=generator)
-        return self._own(noise).reshape(x.shape)
+        noise = noise if self.share is None else noise[:, self.share.rows]
+        return super().forward(x + noise.reshape(x.shape))
 
     def extra_repr(self) -> str:
         """Show the settings when the module is printed."""

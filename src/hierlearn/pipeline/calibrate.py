@@ -134,7 +134,7 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> list[I
         pipeline: the model, whose columns tell which rows are copies.
         dataset: all rows.
     """
-    rows, trained = prepared.rows, prepared.trained
+    rows, trained = prepared.rows, prepared.rows.numbers
     inputs: Any = dataset.inputs
     counted = np.arange(len(rows))
     if rows.weights is not None:
@@ -215,7 +215,7 @@ def second_training(
     extras = PrepareOptions(
         weights=weights, terminals=[names[one] for one in label_space.terminals.tolist()]
     )
-    rest = replace(dataset, splits={"train": np.setdiff1d(prepared.trained, held)})
+    rest = replace(dataset, splits={"train": np.setdiff1d(prepared.rows.numbers, held)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the first training has said what there is to say
         again = prepare(rest, plan, here.device, extras)

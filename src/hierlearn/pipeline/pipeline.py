@@ -405,39 +405,34 @@ class Pipeline:
             guarded(folder / FILES[2], "does not describe this model", CheckpointError, COPY),
             nullcontext() if trust else refuse_imports(folder),
         ):
-            return cls._load(folder, config, hierarchy, device, trust), config["files"]
-
-    @classmethod
-    def _load(
-        cls, folder: Path, config: dict[str, Any], hierarchy: Hierarchy, device: Any, trust: bool
-    ) -> Pipeline:
-        if any(one >= len(hierarchy) for one in config["terminals"]):
-            raise CheckpointError(f"{folder / FILES[2]}: terminals must be class numbers")
-        label_space = LabelSpace(hierarchy, config["terminals"])
-        tensors, _ = read_tensors(folder / FILES[0])
-        spec = NetworkSpec.from_dict(config["network"])
-        if not trust:
-            check_trusted(folder, spec, config)
-        weights = named(tensors, "network/")
-        check_network(folder, spec, label_space, weights)
-        network = build_network(spec, label_space)
-        network.load_state_dict(weights)
-        preprocessor = None
-        if config["preprocessing"] is not None:
-            arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
-            preprocessor = from_state(config["preprocessing"], arrays).to(torch.device(device))
-        return cls(
-            label_space=label_space,
-            network=network.to(device).eval(),
-            link=make_link(label_space, config["link"]).to(device),
-            preprocessor=preprocessor,
-            decoder=config["decoder"]["name"],
-            decoder_options=config["decoder"]["options"],
-            network_spec=spec,
-            answer=config.get("answer", AVERAGE),
-            scaling=Scaling.from_dict(config.get("scaling")),
-            config={key: value for key, value in config.items() if key not in OWN_KEYS},
-        )
+            if any(one >= len(hierarchy) for one in config["terminals"]):
+                raise CheckpointError(f"{folder / FILES[2]}: terminals must be class numbers")
+            label_space = LabelSpace(hierarchy, config["terminals"])
+            tensors, _ = read_tensors(folder / FILES[0])
+            spec = NetworkSpec.from_dict(config["network"])
+            if not trust:
+                check_trusted(folder, spec, config)
+            weights = named(tensors, "network/")
+            check_network(folder, spec, label_space, weights)
+            network = build_network(spec, label_space)
+            network.load_state_dict(weights)
+            preprocessor = None
+            if config["preprocessing"] is not None:
+                arrays = {k: v.numpy() for k, v in named(tensors, "preprocessing/").items()}
+                preprocessor = from_state(config["preprocessing"], arrays).to(torch.device(device))
+            pipeline = cls(
+                label_space=label_space,
+                network=network.to(device).eval(),
+                link=make_link(label_space, config["link"]).to(device),
+                preprocessor=preprocessor,
+                decoder=config["decoder"]["name"],
+                decoder_options=config["decoder"]["options"],
+                network_spec=spec,
+                answer=config.get("answer", AVERAGE),
+                scaling=Scaling.from_dict(config.get("scaling")),
+                config={key: value for key, value in config.items() if key not in OWN_KEYS},
+            )
+        return pipeline, config["files"]
 
     def fill(self, folder: Path, names: Container[str]) -> None:
         """Read what else the files of the model hold: its memory, and which rows it has seen."""

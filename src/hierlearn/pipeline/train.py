@@ -169,7 +169,7 @@ class SingleTraining(Job):
     @property
     def rows(self) -> NDArray[np.int64]:
         """The numbers of the training rows."""
-        return self.prepared.trained
+        return self.prepared.rows.numbers
 
     @property
     def held_out(self) -> NDArray[np.int64]:

@@ -104,17 +104,6 @@ def non_finite_member(
     return min(wrong, default=None)
 
 
-def encode(network: nn.Module, rows: Rows, index: Tensor | None = None) -> dict[str, Tensor]:
-    """Return the embeddings of rows by head, (N, D), or (M, N, D) of an ensemble.
-
-    Args:
-        network: a network with a memory, or an ensemble of them.
-        rows: the rows.
-        index: the numbers of the rows to encode; by default all.
-    """
-    return encode_batches(network, batches_of(rows, BATCH, index))
-
-
 def encode_batches(network: nn.Module, batches: Iterable[Any]) -> dict[str, Tensor]:
     """Return the embeddings of inputs by head, in the precision in which they are stored.
 
@@ -140,11 +129,15 @@ def memorize(network: nn.Module, rows: Rows) -> None:
     weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
     ids, labels = rows.named(), rows.label_sets
     if weights is None or weights.all():
-        set_memory(network, encode(network, rows), Remembered(labels, ids, weights, rows.texts))
+        set_memory(
+            network,
+            encode_batches(network, batches_of(rows, BATCH)),
+            Remembered(labels, ids, weights, rows.texts),
+        )
         return
     kept = np.flatnonzero(weights)
     known = Remembered(labels, ids, texts=rows.texts).take(kept)
-    embeddings = encode(network, rows, torch.from_numpy(kept))
+    embeddings = encode_batches(network, batches_of(rows, BATCH, torch.from_numpy(kept)))
     set_memory(network, embeddings, replace(known, weights=weights[kept]))
 
 

@@ -124,13 +124,6 @@ class Prepared:
     decoder: str
 
     @property
-    def trained(self) -> Ints:
-        """The numbers of the training rows in the dataset."""
-        numbers = self.rows.numbers
-        assert numbers is not None  # prepare sets them
-        return numbers
-
-    @property
     def overrides_link(self) -> bool:
         """Whether logits are read by ``link`` rather than by the links of the heads."""
         return self.network_spec is not None and self.network_spec.takes_link

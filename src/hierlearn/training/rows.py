@@ -47,7 +47,7 @@ class Rows:
     Attributes:
         ids: by which the rows are named; None for their numbers. Rows with the same id are one
             thing, and no evidence for each other.
-        numbers: (N,) the numbers of the rows in their dataset; None for 0 to N - 1.
+        numbers: (N,) the numbers of the rows in their dataset.
         texts: what to show of each row; None where the inputs are not texts.
     """
 
@@ -73,7 +73,7 @@ class Rows:
         self._mask = labels.mask().to(device) if small and partial else None
         self._partial = partial
         self.ids: Sequence[str] | None = None
-        self.numbers: NDArray[np.int64] | None = None
+        self.numbers = np.arange(len(labels))
         self.texts: Sequence[str] | None = None
 
     streamed = False  # whether the inputs stay in their file, and are read when they are needed
@@ -104,9 +104,7 @@ class Rows:
 
     def named(self) -> list[str]:
         """Return the id of every row."""
-        if self.ids is not None:
-            return [str(one) for one in self.ids]
-        return [str(one) for one in (range(len(self)) if self.numbers is None else self.numbers)]
+        return [str(one) for one in (self.numbers if self.ids is None else self.ids)]
 
     def __len__(self) -> int:
         return len(self.labels)
