@@ -47,15 +47,11 @@ from hierlearn.training.settings import SCHEDULES, learning_rate
 def test_what_is_refused(changes, message):
     with pytest.raises(HierlearnError, match=message):
         Settings.from_dict(changes)
-    with pytest.raises(HierlearnError, match=message):
-        Settings().with_changes(**changes)
 
 
 def test_plain_values_and_back():
     settings = Settings(epochs=3, max_grad_norm=1.0, patience=2)
     assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
-    assert settings.with_changes(epochs=4).epochs == 4
-    assert settings.epochs == 3
 
 
 def test_integers_stand_for_floats():

@@ -180,7 +180,7 @@ def trainer_of(prepared, **settings):
         prepared.network,
         prepared.loss,
         prepared.rows,
-        prepared.decision.settings.with_changes(**settings),
+        replace(prepared.decision.settings, **settings),
         valid=prepared.valid,
         read=prepared.read,
     )

@@ -6,7 +6,7 @@ first rows; the optimizer and an epoch curriculum keep their state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import HierlearnError, arg
@@ -86,7 +86,8 @@ class IncrementalState:
             )
         ready = inputs if pipeline.preprocessor is None else pipeline.preprocessor.transform(inputs)
         rows = Rows(ready, labels, pipeline.device, weights)
-        settings = self.settings.with_changes(
+        settings = replace(
+            self.settings,
             epochs=1,
             schedule="constant",
             warmup=0.0,

@@ -265,7 +265,7 @@ def evaluate(
     space = prepared.label_space
     every = torch.arange(len(test))
     targets, mask = test.targets(every), test.mask(every)
-    decoder = make_decoder(space, prepared.decoder, **dict(prepared.plan.decoder_options))
+    decoder = make_decoder(space, prepared.decision.decoder, **dict(prepared.plan.decoder_options))
     decision = prepared.decision
     decided = decision.settings.to_dict()
     named = dict.fromkeys((*EARLY, *decision.recipe.settings, *task.plan.settings))

@@ -632,7 +632,7 @@ def assemble(
         network=Blend(label_space, specs, networks).to(device),
         link=make_link(label_space, link_name(first.link)).to(device),
         preprocessor=preprocessor,
-        decoder=first.decoder,
+        decoder=first.decision.decoder,
         decoder_options=dict(first.plan.decoder_options),
         network_spec=NetworkSpec(BLEND, inputs, parts=tuple(specs)),
     )

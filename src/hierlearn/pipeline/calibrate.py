@@ -203,7 +203,7 @@ def second_training(
         prepared.plan,
         head_options=head_options,
         recipe=name if name in RECIPES else prepared.plan.recipe,
-        decoder=prepared.decoder,
+        decoder=prepared.decision.decoder,
         valid_fraction=0.0,
         # As often over every row as before: rules would make it longer for fewer rows.
         settings={

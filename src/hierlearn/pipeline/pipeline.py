@@ -132,7 +132,7 @@ class Pipeline:
             network=prepared.network,
             link=prepared.link,
             preprocessor=prepared.preprocessor,
-            decoder=prepared.decoder,
+            decoder=prepared.decision.decoder,
             decoder_options=dict(prepared.plan.decoder_options),
             network_spec=prepared.network_spec,
             answer=prepared.answer,
@@ -178,10 +178,10 @@ class Pipeline:
             return [names[number] for number in decided.tolist()]
         return self.hierarchy.decode(decided)
 
-    def probabilities(self, inputs: Any, *, batch: int = BATCH) -> Tensor:
+    def probabilities(self, inputs: Any) -> Tensor:
         """Return (N, C) node probabilities of raw inputs, on the CPU; see ``missing``."""
         note_missing(self, inputs)
-        parts = list(self.stream_probabilities(inputs, batch=batch))
+        parts = list(self.stream_probabilities(inputs))
         return torch.cat(parts) if parts else torch.zeros(0, len(self.hierarchy))
 
     def stream_probabilities(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 ROWS_FILE = "rows.safetensors"
 FORMAT = "hierlearn.rows"
+MOST = 1 << 23  # digests that are kept: 64 MiB
 FEW = 0.1  # of the rows that are not there by chance
 
 
@@ -68,19 +69,29 @@ class SeenRows:
         held_out: of the validation rows.
         numbers: the number of each validation row in the dataset.
         selected: whether the validation rows chose the weights, as in early stopping.
+        bound: digests of training rows at or above it are not kept; None keeps all.
     """
 
     trained: Digests
     held_out: Digests = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     selected: bool = False
+    bound: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trained", np.sort(self.trained))
+        trained, bound = np.sort(self.trained), self.bound
+        if len(trained) > MOST:
+            bound = int(trained[MOST])
+            trained = trained[trained < np.uint64(bound)]
+        object.__setattr__(self, "trained", trained)
+        object.__setattr__(self, "bound", bound)
 
     def with_rows(self, digests: Digests) -> SeenRows:
         """Return these with more training rows."""
-        return replace(self, trained=np.concatenate([self.trained, digests]))
+        return replace(self, trained=np.concatenate([self.trained, self._below(digests)]))
+
+    def _below(self, digests: Digests) -> Digests:
+        return digests if self.bound is None else digests[digests < np.uint64(self.bound)]
 
     def overlap(self, digests: Digests, *, selecting: bool = False) -> Overlap:
         """Return how many of some rows were trained on.
@@ -91,18 +102,19 @@ class SeenRows:
         """
         seen = self.trained
         if selecting and self.selected:
-            seen = np.sort(np.concatenate([seen, self.held_out]))
-        count = len(digests)
+            seen = np.sort(np.concatenate([seen, self._below(self.held_out)]))
+        looked_up = self._below(digests)
+        count = len(looked_up)
         if not count or not len(seen):
-            return Overlap(count, 0, by_chance=True)
+            return Overlap(len(digests), 0, by_chance=True)
         values, times = np.unique(seen, return_counts=True)
-        place = np.searchsorted(values, digests).clip(max=len(values) - 1)
-        known = int(np.count_nonzero(values[place] == digests))
+        place = np.searchsorted(values, looked_up).clip(max=len(values) - 1)
+        known = int(np.count_nonzero(values[place] == looked_up))
         chance = 1 - np.count_nonzero(times == 1) / (len(seen) + 1)
         usual = chance * count + 3 * np.sqrt(count * chance * (1 - chance))
-        are_they = count == len(seen) and np.array_equal(np.sort(digests), seen)
+        are_they = count == len(seen) and np.array_equal(np.sort(looked_up), seen)
         by_chance = bool(known <= usual + FEW * (1 - chance) * count) and not are_they
-        return Overlap(count, known, by_chance)
+        return Overlap(len(digests), round(known / count * len(digests)), by_chance)
 
     def find_held_out(self, digests: Digests) -> Ints:
         """Return the numbers of the validation rows among some rows, ascending.
@@ -130,7 +142,7 @@ class SeenRows:
             "held_out": torch.from_numpy(self.held_out.view(np.int64)),
             "numbers": torch.from_numpy(self.numbers),
         }
-        metadata = {"format": FORMAT, "selected": self.selected}
+        metadata = {"format": FORMAT, "selected": self.selected, "bound": self.bound}
         write_tensors(path, tensors, metadata)
 
     @classmethod
@@ -151,6 +163,7 @@ class SeenRows:
                 held_out=held_out.view(np.uint64),
                 numbers=numbers,
                 selected=bool(metadata["selected"]),
+                bound=metadata["bound"],
             )
             return found if later is None or not len(later) else found.with_rows(later)
         except (KeyError, TypeError, ValueError) as error:

@@ -165,22 +165,9 @@ class SingleTraining(Job):
     def __post_init__(self) -> None:
         options = self.options or PrepareOptions(weights=self.weights)
         self.prepared = prepare(self.dataset, self.plan, self.here.device, options)
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The numbers of the training rows."""
-        return self.prepared.rows.numbers
-
-    @property
-    def held_out(self) -> NDArray[np.int64]:
-        """The numbers of the validation rows."""
-        return self.prepared.held_out
-
-    @property
-    def foreign(self) -> list[str]:
-        """The factories outside of hierlearn that it uses."""
+        self.rows, self.held_out = self.prepared.rows.numbers, self.prepared.held_out
         spec = self.prepared.network_spec
-        return [] if spec is None else spec.foreign
+        self.foreign = [] if spec is None else spec.foreign
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal where this training is resumed."""

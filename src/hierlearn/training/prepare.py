@@ -107,7 +107,6 @@ class Prepared:
         network_spec: how to build it again; None for a module that was passed in.
         loss: for all members of an ensemble.
         link: how logits are read when predicting.
-        decoder: the name of the decoder.
     """
 
     plan: Plan
@@ -121,7 +120,6 @@ class Prepared:
     network_spec: NetworkSpec | None
     loss: Loss | JointLoss
     link: Link
-    decoder: str
 
     @property
     def overrides_link(self) -> bool:
@@ -245,7 +243,6 @@ def prepare(
         network_spec=spec,
         loss=for_heads(loss, network, joint, recipe.joint),
         link=reading_link(recipe.link, loss, label_space).to(device),
-        decoder=decision.decoder,
     )
 
 
@@ -781,6 +778,6 @@ def summary(prepared: Prepared) -> str:
         f"{columns and f'columns: {printable(columns)}{chr(10)}'}"
         f"model: {what}, because {decision.why}; {plural(len(prepared.rows), 'training row')}, "
         f"{len(prepared.valid or ()):,} for validation\n"
-        f"details: recipe {decision.name}, {trained_by}, decoder {prepared.decoder}, {length}, "
+        f"details: recipe {decision.name}, {trained_by}, decoder {decision.decoder}, {length}, "
         f"{plural(size, 'network')} on {prepared.rows.device}"
     )

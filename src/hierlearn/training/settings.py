@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hierlearn.errors import HierlearnError, arg, unknown_name
@@ -206,11 +206,6 @@ class Settings:
                 f"{arg('patience')} needs validation rows; name a split 'valid' or set "
                 f"{arg('valid_fraction')}"
             )
-
-    def with_changes(self, **changes: Any) -> Self:
-        """Return the settings with some of them changed."""
-        check_names(type(self), changes)
-        return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values."""
