@@ -530,9 +530,10 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
         export model --out onnx/model.onnx --force
     """
     from hierlearn.cli.output import working
+    from hierlearn.features.embed import TokenPreprocessor
     from hierlearn.files.writing import check_output
     from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.export import BESIDE, TOKENIZER, tokens_of
+    from hierlearn.pipeline.export import BESIDE, TOKENIZER, find_reader
     from hierlearn.pipeline.export import export as write
     from hierlearn.terminal import Console, print_plain
 
@@ -545,7 +546,7 @@ def export(model: shared.ModelFolder, **options: Any) -> None:
         check_output(path, options["force"])
     loaded = Pipeline.load(model, trust=options["trust"])
     reads = "(N, D) float32"
-    if tokens_of(loaded.preprocessor) is not None:
+    if find_reader(loaded.preprocessor, TokenPreprocessor) is not None:
         reads = "(N, T) int64"
         check_output(out.parent / TOKENIZER, options["force"])
     with working("exporting"):

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hierlearn.features import Preprocessor
     from hierlearn.pipeline.pipeline import Pipeline
 
+S = TypeVar("S")
 OPSET = 20
 ABSOLUTE, RELATIVE = 1e-5, 1e-3  # the largest difference between graph and model, see above
 NEARBY = 16  # draws of probabilities that are as close
@@ -102,8 +103,8 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     """
     path = Path(path)
     graph = Graph(pipeline).eval()
-    tokens = tokens_of(pipeline.preprocessor)
-    images = images_of(pipeline.preprocessor)
+    tokens = find_reader(pipeline.preprocessor, TokenPreprocessor)
+    images = find_reader(pipeline.preprocessor, ImagePreprocessor)
     if images is not None:
         example = random_images(images.shape, ROWS)
         batches = [random_images(images.shape, count) for count in CHECKED]
@@ -131,20 +132,12 @@ def export(pipeline: Pipeline, path: Path | str) -> tuple[Path, ...]:
     return path, hierarchy, preprocessing, tokenizer
 
 
-def tokens_of(step: Preprocessor[Any, Any] | None) -> TokenPreprocessor | None:
-    """Return the step that makes the token ids that a graph reads; None where it reads none."""
+def find_reader(step: Preprocessor[Any, Any] | None, kind: type[S]) -> S | None:
+    """Return the step of a kind by which a graph gets its inputs: token ids, or images."""
     if isinstance(step, ChainPreprocessor):
-        return tokens_of(step.first) if step.as_module() is not None else None
+        return find_reader(step.first, kind) if step.as_module() is not None else None
     found = step.step if isinstance(step, EmbedPreprocessor) else step
-    return found if isinstance(found, TokenPreprocessor) else None
-
-
-def images_of(step: Preprocessor[Any, Any] | None) -> ImagePreprocessor | None:
-    """Return the step that makes the images that a graph reads; None where it reads none."""
-    if isinstance(step, ChainPreprocessor):
-        return images_of(step.first) if step.as_module() is not None else None
-    found = step.step if isinstance(step, EmbedPreprocessor) else step
-    return found if isinstance(found, ImagePreprocessor) else None
+    return found if isinstance(found, kind) else None
 
 
 def random_images(shape: tuple[int, ...], count: int) -> Tensor:
@@ -190,9 +183,9 @@ def describe(pipeline: Pipeline) -> dict[str, Any]:
     state = {} if pipeline.preprocessor is None else pipeline.preprocessor.plain_state()
     inside = preprocessing_of(pipeline) is not None
     inputs = "raw numbers, NaN where one is missing" if inside else "preprocessed rows"
-    if tokens_of(pipeline.preprocessor) is not None:
+    if find_reader(pipeline.preprocessor, TokenPreprocessor) is not None:
         inputs = f"token ids by {TOKENIZER}, -1 where a text has ended"
-    images = images_of(pipeline.preprocessor)
+    images = find_reader(pipeline.preprocessor, ImagePreprocessor)
     if images is not None:
         inputs = f"images as bytes, (N, {', '.join(map(str, images.shape))})"
     return {

@@ -133,8 +133,7 @@ def remember(
     if pipeline.seen is not None:
         pipeline.seen = pipeline.seen.with_rows(added.seen)
     keep_next_id(pipeline, joined.rows.ids)
-    growth = note_growth(pipeline, old, before, len(added), len(joined))
-    return replace(growth, known=given - len(added))
+    return note_growth(pipeline, old, before, len(added), len(joined), given)
 
 
 def without_held(new: Shard, held: Iterable[Shard]) -> Shard:
@@ -231,7 +230,9 @@ def new_rows(
     return Shard(embeddings, rows, row_digests(pipeline, inputs))
 
 
-def note_growth(pipeline: Pipeline, old: Hierarchy, before: str, rows: int, total: int) -> Growth:
+def note_growth(
+    pipeline: Pipeline, old: Hierarchy, before: str, rows: int, total: int, given: int
+) -> Growth:
     """Note new rows in the configuration of a pipeline, and return what was added.
 
     Args:
@@ -240,11 +241,12 @@ def note_growth(pipeline: Pipeline, old: Hierarchy, before: str, rows: int, tota
         before: its fingerprint.
         rows: how many rows are new.
         total: how many there are now.
+        given: how many were given, remembered ones among them.
     """
     known = set(old.names)
     classes = tuple(name for name in pipeline.hierarchy.names if name not in known)
     record(pipeline, "remember", before, rows=rows, classes=len(classes))
-    return Growth(rows, classes, total)
+    return Growth(rows, classes, total, given - rows)
 
 
 def forget(pipeline: Pipeline, ids: Iterable[str]) -> int:
@@ -602,9 +604,9 @@ class MemoryFolder:
                 manifest.add(hidden, joined)
             manifest.add(hidden, added)
             self._keep_next_id(manifest)
-            growth = note_growth(pipeline, old, before, len(added), manifest.total)
+            growth = note_growth(pipeline, old, before, len(added), manifest.total, total)
             self._write(hidden, manifest, weights=new != old or new.titles != old.titles)
-        return replace(growth, known=total - len(added))
+        return growth
 
     def _with_ids(self, added: Shard) -> Iterator[Shard]:
         """Yield the remembered rows with the ids of others, shard by shard."""
