@@ -9,6 +9,7 @@ from hierlearn.errors import DataError, HierarchyError
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.hierarchy.formats.read import (
     Attribute,
+    class_position,
     hierarchy_of,
     read_header,
     split_quoted,
@@ -31,7 +32,8 @@ HEADER = r"""% a comment
 
 
 def header(text):
-    return read_header("h.arff", text.split("\n"))
+    attributes, data_line = read_header("h.arff", text.split("\n"))
+    return tuple(attributes), data_line
 
 
 def arff(*lines, data="@data"):
@@ -45,9 +47,9 @@ def read(folder, text, **options):
 
 
 def test_a_header():
-    found = header(HEADER)
-    assert found.data_line == 10
-    assert found.attributes == (
+    attributes, data_line = header(HEADER)
+    assert data_line == 10
+    assert attributes == (
         Attribute("plain", "numeric", (), 4),
         Attribute("tabbed", "numeric", (), 5),
         Attribute("single quoted", "numeric", (), 6),
@@ -55,12 +57,12 @@ def test_a_header():
         Attribute("it's", "nominal", ("yes", "no", "may, be", "or }"), 8),
         Attribute("class", "hierarchical", ("1", "1/1", "1/2", "2"), 9),
     )
-    assert found.class_position("h.arff") == 5
+    assert class_position(attributes, "h.arff") == 5
 
 
 def test_what_follows_data_is_not_read():
     text = arff("@attribute class hierarchical a", data="@DATA  ") + "\n@attribute x nonsense\n{"
-    assert len(header(text).attributes) == 1
+    assert len(header(text)[0]) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_any_taxonomy_in_both_forms(taxonomy):
     ]
     forms = [",".join(edges)] + ([",".join(plain.ids)] if plain.is_tree else [])
     for entries in forms:
-        attribute = header(arff(f"@attribute class hierarchical {entries}")).attributes[0]
+        attribute = header(arff(f"@attribute class hierarchical {entries}"))[0][0]
         assert hierarchy_of(attribute, "h.arff") == h
 
 

@@ -104,15 +104,12 @@ class Dataset:
         inputs = inputs.tocsr() if hasattr(inputs, "tocsr") else as_float32(inputs)
         object.__setattr__(self, "inputs", inputs)
         rows = count_rows(inputs)
-        if rows != len(self.labels):
-            raise DataError(
-                f"inputs have {rows} rows but labels have {len(self.labels)}; give one list of "
-                f"labels per row"
-            )
-        if self.ids is not None and len(self.ids) != rows:
-            raise DataError(
-                f"inputs have {rows} rows but ids have {len(self.ids)}; give one id per row"
-            )
+        for name, one in (("labels", "list of labels"), ("ids", "id")):
+            given = getattr(self, name)
+            if given is not None and len(given) != rows:
+                raise DataError(
+                    f"inputs have {rows} rows but {name} have {len(given)}; give one {one} per row"
+                )
         splits = {
             name: row_numbers(rows, len(self), f"split {name!r}")
             for name, rows in self.splits.items()
@@ -166,24 +163,17 @@ class Dataset:
             rows: row numbers, a slice, or a boolean mask of all rows.
         """
         selected = row_numbers(rows, len(self))
-        if isinstance(self.inputs, list):
-            inputs: Any = [self.inputs[row] for row in selected]
-        else:
-            inputs = self.inputs[selected]
+        inputs: Any = self.inputs
+        ids, lines, is_list = self.ids, self.lines, isinstance(inputs, list)
+        numbers = enumerate(selected.tolist() if self.unseen else ())
         return replace(
             self,
-            inputs=inputs,
+            inputs=[inputs[row] for row in selected] if is_list else inputs[selected],
             labels=[self.labels[row] for row in selected],
             splits={},
-            ids=None if self.ids is None else [self.ids[row] for row in selected],
-            lines=None
-            if self.lines is None
-            else array("q", np.asarray(self.lines, dtype=np.int64)[selected].tobytes()),
-            unseen={
-                place: self.unseen[row]
-                for place, row in enumerate(selected.tolist() if self.unseen else ())
-                if row in self.unseen
-            },
+            ids=None if ids is None else [ids[row] for row in selected],
+            lines=None if lines is None else array("q", np.asarray(lines, "q")[selected].tobytes()),
+            unseen={place: self.unseen[row] for place, row in numbers if row in self.unseen},
         )
 
     def keep(self, rows: Rows) -> Dataset:
@@ -288,20 +278,14 @@ def map_labels(rows: list[list[str]], hierarchy: Hierarchy) -> list[list[str]]:
 
     A label that is an ancestor of another one of its row, or equal to it, is dropped.
     """
-    offsets, numbers = hierarchy.look_up(rows)
-    places = np.repeat(np.arange(len(rows)), np.diff(offsets))
-    closed, ids = hierarchy.close(offsets, numbers)
-    of_row = np.repeat(np.arange(len(rows)), np.diff(closed))
-    specific = hierarchy.most_specific(of_row, ids)
-    keys = of_row[specific] * len(hierarchy) + ids[specific]
-    found: list[list[str]] = [[] for _ in rows]
-    seen: set[int] = set()
-    wanted = set(keys.tolist())
-    for row, number in zip(places.tolist(), numbers.tolist(), strict=True):
-        key = row * len(hierarchy) + number
-        if key in wanted and key not in seen:
-            seen.add(key)
-            found[row].append(hierarchy.names[number])
+    labels = Labels(rows, hierarchy)
+    offsets, numbers = labels.annotated
+    ends, terminal = labels.terminal
+    found = []
+    for row in range(len(rows)):
+        wanted = {*terminal[ends[row] : ends[row + 1]].tolist()}
+        own = dict.fromkeys(numbers[offsets[row] : offsets[row + 1]].tolist())
+        found.append([hierarchy.names[number] for number in own if number in wanted])
     return found
 
 

@@ -134,9 +134,8 @@ def class_counts(sets: Sequence[Sequence[str]], rows: Ints, hierarchy: Hierarchy
         rows: how many rows have each of them.
         hierarchy: the taxonomy.
     """
-    offsets, numbers = Labels(sets, hierarchy).closed
-    weights = np.repeat(rows, np.diff(offsets))
-    return np.bincount(numbers, weights=weights, minlength=len(hierarchy)).astype(np.int64)
+    closed, _ = Labels(sets, hierarchy).weighted_counts(rows.astype(np.float64))
+    return closed.astype(np.int64)
 
 
 def single_row_classes(labels: Labels) -> Ints:
@@ -165,10 +164,12 @@ def near_duplicates(hierarchy: Hierarchy, counts: Ints) -> list[NearDuplicate]:
     rows = counts.tolist()
     pairs: dict[int, int] = {}
     for group in siblings.values():
-        if len(group) > 1:
-            folded = {number: fold(hierarchy.bare_names[number]) for number in group}
-            pairs.update(typing_errors(folded, rows))
-            pairs.update(equal_names(folded, rows))
+        folded = {number: fold(hierarchy.bare_names[number]) for number in group}
+        pairs.update(typing_errors(folded, rows))
+        first: dict[str, int] = {}  # of each folded name, the class with the most rows
+        for number in sorted(group, key=lambda one: -rows[one]):
+            if (most := first.setdefault(folded[number], number)) != number:
+                pairs[number] = most
     return [
         NearDuplicate(hierarchy.names[one], rows[one], hierarchy.names[other], rows[other])
         for one, other in sorted(pairs.items())
@@ -180,17 +181,6 @@ def fold(name: str) -> str:
     if NEGATIVE.match(name):  # -1 is not 1
         return name.strip()
     return BLANKS.sub(" ", unicodedata.normalize("NFKC", name).casefold()).strip()
-
-
-def equal_names(folded: Mapping[int, str], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the classes whose folded names are equal, each with that of the most rows."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for number, name in folded.items():
-        groups[name].append(number)
-    for group in groups.values():
-        if len(group) > 1:
-            most = max(group, key=lambda number: rows[number])
-            yield from ((number, most) for number in group if number != most)
 
 
 def typing_errors(folded: Mapping[int, str], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -213,11 +203,9 @@ def typing_errors(folded: Mapping[int, str], rows: Sequence[int]) -> Iterator[tu
             continue
         for variant in shortenings(name) & shortened.keys():
             for one in shortened[variant]:
-                often = rows[number] >= OFTEN * rows[one]
-                if often and is_one_error(rare[one], name):
-                    before = best.get(one)
-                    if before is None or rows[number] > rows[before]:
-                        best[one] = number
+                often = max(OFTEN * rows[one], rows[best[one]] + 1 if one in best else 0)
+                if rows[number] >= often and is_one_error(rare[one], name):
+                    best[one] = number
     yield from best.items()
 
 

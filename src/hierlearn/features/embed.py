@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import OrderedDict
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,12 +25,11 @@ from hierlearn.datasets.dataset import count_rows
 from hierlearn.errors import DataError, HierlearnError, unknown_name
 from hierlearn.features.preprocessor import Preprocessor, integer_option, nest, nested, stored
 from hierlearn.files.locations import cache_dir
-from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.files.writing import remove
 from hierlearn.kernels.cpu import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from hierlearn.datasets.dataset import Dataset, Kind
     from hierlearn.features.preprocessor import Produced
 
-    Bytes = NDArray[np.uint8]
     Floats = NDArray[np.float32]
 
 BATCH = 64  # rows that are encoded at once
@@ -49,12 +47,8 @@ FEW = 16  # the same on a CPU, in whose cache they fit
 BLOCK = 1 << 14  # rows that are prepared, sorted by length and stored at once
 OFF = "HIERLEARN_NO_CACHE"  # environment variable: nothing is cached where it is set
 MOST = 4 << 30  # bytes of all features in the cache
-SMALLEST = 1 << 20  # bytes that a file counts at least, so that there are not too many
-PART = 1 << 14  # rows per file
 FEWEST = 16  # rows that are worth a file
-OPEN = 4  # files whose features are held in memory
-KEYS, VALUES = ".keys", ".values"
-FORMAT = "hierlearn.features"
+CHECK = 8  # bytes of a checksum
 TOKENS = 128  # per text, by default
 CHARACTERS = 32  # per token: what is behind them is not even looked at
 LONGEST = 11  # tokens of the examples by which an exported graph is checked
@@ -391,13 +385,11 @@ def unpadded(rows: NDArray[Any]) -> Iterable[NDArray[Any]]:
 # ----------------------------------------------------------------------
 # FeatureCache: the features of a frozen backbone on disk, so that no row is encoded twice.
 #
-#     CACHE/features/BACKBONE/NAME.keys       SHA-256 of each prepared row
-#     CACHE/features/BACKBONE/NAME.values     their features
-#
-# BACKBONE is a digest of the weights and of what they compute; a row is what the encoder reads, its
-# token ids or its pixels. Rows are hashed, never stored. Files that cannot be read or written are
-# passed over: a cache can only make things faster. Above 4 GB those not used for longest are
-# removed.
+# CACHE/features/BACKBONE.sqlite has one row per prepared row: its SHA-256, its features, and a
+# checksum of these. BACKBONE is a digest of the weights and of what they compute; a row is what the
+# encoder reads, its token ids or its pixels. Rows are hashed, never stored. A file that cannot be
+# read or written is passed over: a cache can only make things faster. Above 4 GB the files not used
+# for longest are removed.
 
 
 class FeatureCache:
@@ -409,100 +401,60 @@ class FeatureCache:
     """
 
     def __init__(self, digest: str, width: int) -> None:
-        self.folder = cache_dir() / "features" / digest
+        self.path = cache_dir() / "features" / f"{digest}.sqlite"
         self.width = width
-        self._places: dict[bytes, tuple[str, int]] = {}
-        self._known: set[str] = set()
-        self._open: OrderedDict[str, Floats] = OrderedDict()
 
     def find(self, keys: Sequence[bytes]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return (N, F) features and which of them were found; the others are 0."""
-        self._look()
         values = np.zeros((len(keys), self.width), dtype=np.float32)
         found = np.zeros(len(keys), dtype=bool)
-        by_file: dict[str, list[int]] = {}
-        for number, key in enumerate(keys):
-            if key in self._places:
-                by_file.setdefault(self._places[key][0], []).append(number)
-        for name, numbers in by_file.items():
-            held = self._values(name)
-            if held is None:
-                continue
-            values[numbers] = held[[self._places[keys[number]][1] for number in numbers]]
-            found[numbers] = True
+        if self.path.exists():
+            with self._opened() as database:
+                os.utime(self.path)  # it was used now
+                for number, key in enumerate(keys):
+                    asked = database.execute("SELECT value FROM rows WHERE key = ?", (key,))
+                    (held,) = asked.fetchone() or (b"",)
+                    data = held[CHECK:]
+                    if len(data) == 4 * self.width and checksum(data) == held[:CHECK]:
+                        values[number], found[number] = np.frombuffer(data, np.float32), True
         return values, found
 
     def add(self, keys: Sequence[bytes], values: Floats) -> None:
         """Store the features of different rows; a few rows are not worth a file."""
         if len(keys) < FEWEST:
             return
-        for begin in range(0, len(keys), PART):
-            part = slice(begin, begin + PART)
-            joined = b"".join(keys[part])
-            name = hashlib.sha256(joined).hexdigest()[:32]
-            packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, 32).copy()
-            with suppress(HierlearnError, OSError):
-                self._write(name + VALUES, values[part])
-                self._write(name + KEYS, packed)  # last: what has keys has values
+        held = map(bytes, values)
+        rows = ((key, checksum(data) + data) for key, data in zip(keys, held, strict=True))
         with suppress(OSError):
-            trim(self.folder.parent, MOST)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._opened() as database:
+                database.execute("CREATE TABLE IF NOT EXISTS rows (key PRIMARY KEY, value)")
+                database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", rows)
+            trim(self.path.parent, MOST)
 
-    def _write(self, name: str, array: NDArray[np.float32] | Bytes) -> None:
-        tensors = {"rows": torch.from_numpy(np.ascontiguousarray(array))}
-        write_tensors(self.folder / name, tensors, {"format": FORMAT})
-
-    def _look(self) -> None:
-        """Read the keys of files that are new."""
-        with suppress(OSError):
-            there = {path.name for path in self.folder.glob(f"*{KEYS}")}
-            for name in sorted(there - self._known):
-                keys = self._read(name, torch.uint8, 32)
-                if keys is None:
-                    there.remove(name)
-                    continue
-                for row, key in enumerate(keys):
-                    self._places[key.tobytes()] = (name.removesuffix(KEYS), row)
-            self._known = there
-
-    def _values(self, name: str) -> Floats | None:
-        """Return the features in a file; None where it is damaged or gone."""
-        if name not in self._open:
-            values = self._read(name + VALUES, torch.float32, self.width)
-            if values is None:
-                self._places = {k: v for k, v in self._places.items() if v[0] != name}
-                return None
-            self._open[name] = values
-            with suppress(OSError):
-                os.utime(self.folder / (name + VALUES))  # it was used now
-        self._open.move_to_end(name)
-        while len(self._open) > OPEN:
-            self._open.popitem(last=False)
-        return self._open[name]
-
-    def _read(self, name: str, dtype: torch.dtype, width: int) -> NDArray[Any] | None:
-        """Return the rows of a file; None where it is none of ours, and it is removed then."""
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; errors end the block, and what is no database is removed."""
         try:
-            rows = read_tensors(self.folder / name)[0]["rows"]
-            if rows.dtype == dtype and rows.dim() == 2 and rows.shape[1] == width:
-                found: NDArray[Any] = rows.numpy()
-                return found
-        except (HierlearnError, KeyError, OSError):
+            with closing(sqlite3.connect(self.path)) as database, database:
+                yield database
+        except sqlite3.OperationalError:  # it is locked, cannot be written, or has no rows yet
             pass
-        stem = name.removesuffix(KEYS).removesuffix(VALUES)
-        self._known.discard(stem + KEYS)
-        for ending in (KEYS, VALUES):
+        except (sqlite3.DatabaseError, OSError):
             with suppress(OSError):
-                remove(self.folder / (stem + ending))
-        return None
+                remove(self.path)
+
+
+def checksum(data: bytes) -> bytes:
+    """Return some bytes by which a change is noticed."""
+    return hashlib.blake2b(data, digest_size=CHECK).digest()
 
 
 def trim(folder: Path, most: int) -> None:
-    """Remove the features that were not used for longest until at most some bytes are left."""
-    files = [(path.stat(), path) for path in folder.glob(f"*/*{VALUES}")]
-    left = sum(max(stat.st_size, SMALLEST) for stat, _ in files)
-    for stat, path in sorted(files, key=lambda one: one[0].st_mtime):
-        if left <= most:
-            return
-        remove(path.with_suffix(KEYS))
-        remove(path)
-        left -= max(stat.st_size, SMALLEST)
+    """Remove the files that were not used for longest until at most some bytes are left."""
+    files = sorted((path.stat().st_mtime, path) for path in folder.glob("*.sqlite"))
+    left = sum(path.stat().st_size for _, path in files)
+    for _, path in files:
+        if left > most:
+            left -= path.stat().st_size
+            remove(path)

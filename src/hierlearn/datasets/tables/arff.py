@@ -20,10 +20,18 @@ from hierlearn.datasets.tables.table import TableChunk
 from hierlearn.errors import DataError, LabelError, did_you_mean, place, plural, quoted, shown
 from hierlearn.files import read_text
 from hierlearn.files.reading import room_of
-from hierlearn.hierarchy.formats.read import hierarchy_of, read_header, split_quoted, unquote
+from hierlearn.hierarchy.formats.read import (
+    class_position,
+    hierarchy_of,
+    read_header,
+    split_quoted,
+    unquote,
+)
 from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy.formats.read import Attribute
@@ -55,26 +63,26 @@ def read_arff(path: Path | str, *, sep: str = "/") -> Dataset:
     path = Path(path)
     checked_sep(sep)
     lines = read_text(path).split("\n")
-    header = read_header(path, lines)
-    position = header.class_position(path)
-    hierarchy = hierarchy_of(header.attributes[position], path, sep=sep)
-    data = enumerate(map(str.strip, lines[header.data_line :]), start=header.data_line + 1)
+    attributes, data_line = read_header(path, lines)
+    position = class_position(attributes, path)
+    hierarchy = hierarchy_of(attributes[position], path, sep=sep)
+    data = enumerate(map(str.strip, lines[data_line:]), start=data_line + 1)
     given = [(number, line) for number, line in data if line and not line.startswith("%")]
     numbers = [number for number, _ in given]  # the line of each row
     if not given:
         raise DataError(f"{path} has no rows after @data")
     size = sum(map(len, lines))
-    check_size(path, header.attributes, len(given), size)
+    check_size(path, attributes, len(given), size)
     rows: list[list[str]] = []
     for number, line in given:
         try:
-            rows.append(split_row(line, header.attributes))
+            rows.append(split_row(line, attributes))
         except ValueError as error:
             raise DataError(f"{place(path, number)}: {error}") from None
     columns = list(zip(*rows, strict=True))
-    inputs = np.empty((len(rows), sum(map(width, header.attributes))), dtype=np.float32)
+    inputs = np.empty((len(rows), sum(map(width, attributes))), dtype=np.float32)
     names: list[str] = []
-    for attribute, cells in zip(header.attributes, columns, strict=True):
+    for attribute, cells in zip(attributes, columns, strict=True):
         if attribute.kind == "numeric":
             chunk = ArffColumn(path, {attribute.name: cells}, numbers)
             inputs[:, len(names)] = chunk.number_column(attribute.name)
@@ -107,7 +115,7 @@ def width(attribute: Attribute) -> int:
     return {"numeric": 1, "nominal": len(attribute.values)}.get(attribute.kind, 0)
 
 
-def check_size(path: Path, attributes: tuple[Attribute, ...], rows: int, size: int) -> None:
+def check_size(path: Path, attributes: Sequence[Attribute], rows: int, size: int) -> None:
     """Raise where the columns would take far more memory than the file, and name the largest.
 
     Args:
@@ -132,7 +140,7 @@ def check_size(path: Path, attributes: tuple[Attribute, ...], rows: int, size: i
     )
 
 
-def split_row(line: str, attributes: tuple[Attribute, ...]) -> list[str]:
+def split_row(line: str, attributes: Sequence[Attribute]) -> list[str]:
     """Return one cell per attribute, those that a sparse row leaves out, too.
 
     Raises:

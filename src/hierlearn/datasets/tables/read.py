@@ -262,10 +262,9 @@ def read_table(
         for position, name in enumerate(numbers):
             inputs[:, position] = found.columns.pop(name)
         return annotations.dataset(inputs, numbers)
-    if found.text is not None:
-        return annotations.dataset(found.columns[found.text].tolist(), (found.text,))
-    found.ignored = dict.fromkeys(columns.ignore or (), "")
-    mixed = found.table()
+    if [found.kinds[name] for name in found.used] == ["text"]:
+        return annotations.dataset(found.columns[found.used[0]].tolist(), (found.used[0],))
+    mixed = found.table(ignored=columns.ignore or ())
     return annotations.dataset(mixed, mixed.names)
 
 

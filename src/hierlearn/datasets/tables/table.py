@@ -450,39 +450,29 @@ class TypedColumns:
     """What was found in some columns.
 
     Attributes:
-        names: all of them, in order.
+        kinds: the kind of every column, in order.
         columns: the parsed columns by name, of those that may be used.
-        kinds: the kind of every column.
         skipped: the columns that should not be used, with the reason.
-        ignored: the columns that were left out before, with the reason.
     """
 
-    names: tuple[str, ...]
-    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    ignored: dict[str, str] = field(default_factory=dict)
 
     @property
     def used(self) -> list[str]:
-        return [name for name in self.names if name not in self.skipped]
+        return [name for name in self.kinds if name not in self.skipped]
 
     @property
     def numbers(self) -> list[str] | None:
         """The number columns, constant and empty ones too, where no other kind is used."""
         if any(self.kinds[name] != "number" for name in self.used):
             return None
-        return [name for name in self.names if self.kinds[name] == "number"]
+        return [name for name, kind in self.kinds.items() if kind == "number"]
 
-    @property
-    def text(self) -> str | None:
-        """The one column that is used, if it is of texts."""
-        used = self.used
-        return used[0] if len(used) == 1 and self.kinds[used[0]] == "text" else None
-
-    def table(self, order: Sequence[str] = ()) -> Table:
+    def table(self, order: Sequence[str] = (), ignored: Sequence[str] = ()) -> Table:
         columns = {name: self.columns[name] for name in self.used}
-        return Table(columns, self.kinds, {**self.ignored, **self.skipped}, order)
+        return Table(columns, self.kinds, {**dict.fromkeys(ignored, ""), **self.skipped}, order)
 
 
 def type_columns(
@@ -502,27 +492,26 @@ def type_columns(
         rows: the training rows, on which kinds are found; None for all.
         chosen: whether the user named the columns; then all of them are used.
     """
-    found = TypedColumns(tuple(names))
+    found = TypedColumns()
     every = np.arange(len(chunk)) if rows is None else rows
     for name in names:
         kind = given.get(name) or chunk.declared_kind(name)
+        values: NDArray[Any] | None = None
         if kind is not None:
             if base_kind(check_kind(name, kind)) == "date":
                 kind = dates_of(name, kind, chunk.cells(name), every)
-            found.kinds[name], found.columns[name] = kind, chunk.column(name, kind)
-            continue
-        values: NDArray[Any] | None = None
-        with suppress(DataError):
-            values = chunk.number_column(name)
-        if values is None or ID_NAME.search(name):
-            one = find_kind_on(chunk, name, every)
+            one = FoundKind(kind)
         else:
-            known = values[every]
-            known = known[~np.isnan(known)]
-            constant = len(known) == len(every) and bool(np.all(known == known[:1]))
-            one = FoundKind("number", "" if len(known) and not constant else ONE_VALUE)
-            if not len(known):
-                one = FoundKind("number", NO_VALUE)
+            with suppress(DataError):
+                values = chunk.number_column(name)
+            if values is None or ID_NAME.search(name):
+                one = find_kind_on(chunk, name, every)
+            else:
+                known = values[every]
+                known = known[~np.isnan(known)]
+                constant = len(known) == len(every) and bool(np.all(known == known[:1]))
+                skip = NO_VALUE if not len(known) else ONE_VALUE if constant else ""
+                one = FoundKind("number", skip)
         found.kinds[name] = one.kind
         if one.skip and not chosen:
             found.skipped[name] = one.skip
@@ -535,12 +524,11 @@ def type_columns(
             values = chunk.column(name, one.kind)  # raises on cells that are not of the kind
         if values is not None:
             found.columns[name] = values
-    numbers = frozenset(found.numbers or ())
-    if not (found.used or numbers):
+    if not (found.used or found.numbers):
         reasons = ", ".join(f"{name!r} {why}" for name, why in list(found.skipped.items())[:10])
         raise DataError(f"no column can be used: {reasons}; to use one, {chunk.how_to_use}")
     for name in [name for name, reason in found.skipped.items() if reason == LIKE_AN_ID]:
-        if name in numbers:
+        if name in (found.numbers or ()):
             warn(
                 f"column {name!r} looks like an id, and is used as a number; if it is one, "
                 f"{chunk.how_to_ignore}"

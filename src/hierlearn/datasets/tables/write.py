@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Append = Callable[[Mapping[str, Sequence[Any]]], None]
+    Append = Callable[[Mapping[str, Sequence[Any]]], object]
 
 ROWS = 1 << 16  # rows of a row group, at most
 CELLS = 1 << 22  # cells of a row group, at most
@@ -95,22 +95,14 @@ def text_output(path: Path) -> Iterator[Callable[[str], object]]:
 
 
 @contextmanager
-def delimited_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
-    """Write CSV, or TSV by the ending."""
+def text_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
+    """Write CSV, TSV, or one JSON object per line, null where a value is missing."""
     with text_output(path) as write:
-        text = DelimitedText(names, delimiter_of(path))
-        write(text.header())
-
-        def append(columns: Mapping[str, Sequence[Any]]) -> None:
-            write(text.rows(columns))
-
-        yield append
-
-
-@contextmanager
-def json_lines_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
-    """Write one JSON object per line, null where a value is missing."""
-    with text_output(path) as write:
+        if str(written_ending(path)) in (".csv", ".tsv"):
+            text = DelimitedText(names, delimiter_of(path))
+            write(text.header())
+            yield lambda columns: write(text.rows(columns))
+            return
 
         def append(columns: Mapping[str, Sequence[Any]]) -> None:
             cells = [plain_cells(columns[name]) for name in names]
@@ -168,11 +160,8 @@ def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
 
 
 WRITERS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Append]]] = {
-    ".csv": delimited_writer,
-    ".tsv": delimited_writer,
+    **dict.fromkeys(TEXTS, text_writer),
     ".parquet": parquet_writer,
-    ".jsonl": json_lines_writer,
-    ".ndjson": json_lines_writer,
 }
 
 
@@ -214,9 +203,9 @@ class DelimitedText:
         found: list[Sequence[str]] = []
         chosen: list[Any] = [columns[name] for name in self.names]
         # Neighbors with the same codes are one column, whose texts are made once per value.
-        same = groupby(chosen, key=lambda one: id(one.codes) if is_coded(one) else None)
+        same = groupby(chosen, key=lambda one: id(getattr(one, "codes", None)))
         for group in (list(group) for _, group in same):
-            if is_coded(group[0]):
+            if isinstance(group[0], CodedColumn):
                 texts = self._joined([column.values for column in group])
                 found.append(list(map(texts.__getitem__, group[0].codes.tolist())))
             else:
@@ -247,11 +236,6 @@ class DelimitedText:
             return texts
         search = self._special.search
         return ['"' + one.replace('"', '""') + '"' if search(one) else one for one in texts]
-
-
-def is_coded(cells: Any) -> bool:
-    """Whether a column is stored as codes."""
-    return isinstance(cells, CodedColumn)
 
 
 def as_texts(cells: Any) -> list[str]:

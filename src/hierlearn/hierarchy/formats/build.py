@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from hierlearn.hierarchy.names import (
 from hierlearn.hierarchy.structure import Cycle, arrange, expand_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import networkx as nx
@@ -280,23 +281,20 @@ class Builders:
             title_column: a column with the title of the class that a row ends at.
         """
         checked_sep(sep)
-        others = [name for name in frame.columns if name != title_column]
-        columns = others if columns is None else list(columns)
-        if len(set(columns)) < len(columns):
-            repeated = next(name for name in columns if columns.count(name) > 1)
-            raise HierarchyError(f"the column {repeated!r} stands twice in the frame or in columns")
+        known = list(frame.columns)
+        columns = [name for name in known if name != title_column] if columns is None else columns
+        for name in columns:
+            if list(columns).count(name) > 1:
+                raise HierarchyError(f"the column {name!r} stands twice in the frame or in columns")
+            if name == title_column:
+                raise HierarchyError(f"the column {name!r} is named as level and as titles")
         titled = [] if title_column is None else [title_column]
-        if set(titled) & set(columns):
-            raise HierarchyError(f"the column {title_column!r} is named as level and as titles")
-        absent = [name for name in (*columns, *titled) if name not in list(frame.columns)]
+        absent = [name for name in (*columns, *titled) if name not in known]
         if absent:
-            raise HierarchyError(
-                f"no column {quoted(absent)} in the frame; it has {quoted(frame.columns)}"
-            )
-        lists = [list(frame[name]) for name in columns]
-        cells: Iterable[Sequence[Any]] = zip(*lists, strict=True)
+            raise HierarchyError(f"no column {quoted(absent)} in the frame; it has {quoted(known)}")
+        cells = zip(*(list(frame[name]) for name in columns), strict=True)
         given = frame[title_column] if titled else itertools.repeat(None)
-        rows = ((n, *row) for n, row in enumerate(zip(cells, given, strict=False)))
+        rows = zip(itertools.count(), cells, given, strict=False)
         nodes = nodes_from_levels(rows, sep, Source("the frame", "rows"))
         return cls.from_nodes(nodes, sep, named_by="path")
 
@@ -322,14 +320,14 @@ class Builders:
     @classmethod
     def _from_form(cls, form: dict[str, Any]) -> Hierarchy:
         """Build from what ``to_json`` writes, checked."""
-        names, parents, sep, named_by = (
-            form[key] for key in ("names", "parents", "sep", "named_by")
-        )
-        if not isinstance(names, list) or not isinstance(parents, list):
-            raise TypeError("names and parents must be lists")
-        if named_by not in NAMINGS or len(parents) != len(names):
-            raise ValueError("names, parents and named_by do not fit")
-        checked_sep(sep)
+        names, parents, sep = form["names"], form["parents"], checked_sep(form["sep"])
+        titles, spaces = form.get("titles"), form.get("namespaces")
+        for name in ("names", "parents", "titles", "namespaces"):
+            value = form.get(name)
+            if not isinstance(value, list | None) or (value and len(value) != len(names)):
+                raise ValueError(f"names and {name} do not fit")
+        if form["named_by"] not in NAMINGS or (spaces is not None and form["named_by"] != "id"):
+            raise ValueError("names, namespaces and named_by do not fit")
         names = [checked(name, sep) for name in names]
         flat = [number for above in parents for number in above]
         for number in flat:
@@ -337,10 +335,7 @@ class Builders:
                 raise ValueError(f"{number!r} is not a class number in 0..{len(names) - 1}")
         if any(len(set(above)) < len(above) for above in parents):
             raise ValueError("a class has the same parent twice")
-        titles = form.get("titles")
         if titles is not None:
-            if not isinstance(titles, list) or len(titles) != len(names):
-                raise ValueError("names and titles do not fit")
             titles = [checked_title(title, name) for title, name in zip(titles, names, strict=True)]
         hierarchy = cls._assemble(
             names,
@@ -348,7 +343,7 @@ class Builders:
             np.array(flat, dtype=np.int64),
             sep=sep,
             root=str(form.get("root", "root")),
-            named_by=named_by,
+            named_by=form["named_by"],
             titles=titles,
         )
         beside: dict[str, Any] = {key: form[key] for key in BESIDE if key in form}
@@ -356,10 +351,7 @@ class Builders:
             lists = mapping.values() if isinstance(mapping, dict) else [None]
             if not all(isinstance(one, list) and all_text(one) for one in lists):
                 raise TypeError(f"{key} must be an object of lists of names")
-        spaces = form.get("namespaces")
         if spaces is not None:
-            if named_by != "id" or not isinstance(spaces, list) or len(spaces) != len(names):
-                raise ValueError("names and namespaces do not fit")
             if not all_text(one for one in spaces if one is not None):
                 raise TypeError("a namespace is text")
             beside["namespaces"] = dict(zip(names, spaces, strict=True))
@@ -469,14 +461,29 @@ class Source(NamedTuple):
     name: Path | str = ""
     unit: str = "entries"  # or "rows", "lines"
 
-    def located(self, number: int, error: HierarchyError) -> HierarchyError:
-        """Return an error that begins with its place."""
-        place = f"{self.name}, {self.unit[:-1]} {number}: " if self.name else ""
-        return HierarchyError(f"{place}{error.message}")
+    @contextmanager
+    def located(self, entries: Iterable[Any]) -> Iterator[Iterator[Any]]:
+        """Yield an iterator of entries that begin with their number; errors name the place."""
+        number = 0
 
-    def duplicate(self, what: str, first: int, second: int) -> HierarchyError:
-        """Return the error of what stands twice."""
-        return HierarchyError(f"duplicate {what}: {self.unit} {first} and {second}; list it once")
+        def counted() -> Iterator[Any]:
+            nonlocal number
+            for entry in entries:
+                number = entry[0]
+                yield entry
+
+        try:
+            yield counted()
+        except HierarchyError as error:
+            place = f"{self.name}, {self.unit[:-1]} {number}: " if self.name else ""
+            raise HierarchyError(f"{place}{error.message}") from None
+
+    def check_new(self, seen: dict[Any, int], key: Any, number: int, what: str) -> None:
+        """Note where a key stands; raise where it stands already."""
+        if seen.setdefault(key, number) != number:
+            raise HierarchyError(
+                f"duplicate {what}: {self.unit} {seen[key]} and {number}; list it once"
+            )
 
 
 LIST = Source()
@@ -524,6 +531,8 @@ class NodeCollector:
 
     def set_title(self, node: int, value: object) -> None:
         """Give a node a title; a missing one says nothing, another one raises."""
+        if value is None:
+            return
         title = checked_title(value, self.bare[node] if node >= 0 else "")
         if title is not None and node < 0:
             raise HierarchyError(f"the title {title!r} has no class")
@@ -537,22 +546,16 @@ def nodes_from_paths(
     """Collect the nodes of numbered paths, each with its title."""
     nodes = NodeCollector()
     listed: dict[str, int] = {}
-    number = 0
-    try:
-        for number, path, title in entries:
+    with source.located(entries) as numbered:
+        for number, path, title in numbered:
             if not isinstance(path, str):
                 raise HierarchyError(f"path {number} is {path!r}, which is not text")
-            if listed.setdefault(path, number) != number:
-                raise source.duplicate(f"path {path!r}", listed[path], number)
+            source.check_new(listed, path, number, f"path {path!r}")
             parts = path.split(sep)
             check_depth(len(parts))
             if not all(part.strip() for part in parts):
                 raise HierarchyError(f"path {path!r} has an empty part; write a{sep}b{sep}c")
-            node = nodes.add_path(parts)
-            if title is not None:
-                nodes.set_title(node, title)
-    except HierarchyError as error:
-        raise source.located(number, error) from None
+            nodes.set_title(nodes.add_path(parts), title)
     return nodes
 
 
@@ -562,17 +565,12 @@ def nodes_from_levels(
     """Collect the nodes of numbered rows with one cell per level, each with its title."""
     nodes = NodeCollector()
     gaps: list[tuple[int, str]] = []
-    number = 0
-    try:
-        for number, cells, title in rows:
+    with source.located(rows) as numbered:
+        for number, cells, title in numbered:
             parts = level_path(cells, sep)
-            node = nodes.add_path(parts)
-            if title is not None:
-                nodes.set_title(node, title)
+            nodes.set_title(nodes.add_path(parts), title)
             if has_gap(cells):
                 gaps.append((number, sep.join(parts)))
-    except HierarchyError as error:
-        raise source.located(number, error) from None
     if gaps:
         warn_of_gaps(source.name, len(gaps), f"{source.unit[:-1]} {gaps[0][0]}", gaps[0][1])
     return nodes
@@ -585,9 +583,8 @@ def nodes_from_edges(
     nodes = NodeCollector()
     seen: dict[tuple[str | None, str], int] = {}
     tops: set[str] = set()  # listed with an empty parent
-    number = 0
-    try:
-        for number, edge, title in entries:
+    with source.located(entries) as numbered:
+        for number, edge, title in numbered:
             if isinstance(edge, (str, bytes)) or not hasattr(edge, "__len__") or len(edge) != 2:
                 raise HierarchyError(f"edge {number} is {edge!r}; an edge is (parent, child)")
             above, below = (None if is_missing(end) else as_text(end) for end in edge)
@@ -598,15 +595,11 @@ def nodes_from_edges(
             if above is None:
                 tops.add(below)
             above = None if above == root else above
-            if seen.setdefault((above, below), number) != number:
-                raise source.duplicate(f"edge {above!r} -> {below!r}", seen[above, below], number)
+            source.check_new(seen, (above, below), number, f"edge {above!r} -> {below!r}")
             node = nodes.add(below, below)
             if above is not None:
                 nodes.link(nodes.add(above, above), node)
-            if title is not None:
-                nodes.set_title(node, title)
-    except HierarchyError as error:
-        raise source.located(number, error) from None
+            nodes.set_title(node, title)
     for above, below in seen:
         if above is not None and below in tops:
             raise HierarchyError(f"class {below!r} stands at the top and below {above!r}")

@@ -40,7 +40,7 @@ from hierlearn.hierarchy.hierarchy import Hierarchy
 from hierlearn.hierarchy.names import checked_sep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 TABLE_FORMS = ("edges", "parents", "paths", "levels")
 JSON_FORMS = ("nested", "parents", "edges", "paths")
@@ -189,9 +189,18 @@ def read_table(
     if "" in header:
         number = header.index("") + 1
         raise HierarchyError(f"{place(path, 1)}: column {number} has no name; name it or drop it")
-    at = title_place(header, title_column)
+    lower = [name.lower() for name in header]
+    at = lower.index("title") if "title" in lower and len(header) > 1 else None
+    if title_column is not None:
+        if title_column not in header:
+            raise HierarchyError(f"no column {title_column!r}; the columns are {quoted(header)}")
+        if title_column.lower() in ("parent", "child", "path") or len(header) == 1:
+            raise HierarchyError(
+                f"the column {title_column!r} names classes and cannot hold their titles"
+            )
+        at = header.index(title_column)
     titles = itertools.repeat(None) if at is None else [row.pop(at) for _, row in table]
-    lower = [name.lower() for place, name in enumerate(header) if place != at]
+    lower = [name for number, name in enumerate(lower) if number != at]
     ends = {"parent", "child"} & set(lower)
     if len(ends) == 1:
         raise HierarchyError(
@@ -199,38 +208,21 @@ def read_table(
         )
     form = form or ("edges" if ends else "paths" if lower == ["path"] else "levels")
     check_root(form, root)
-    lines, source = (line for line, _ in table), Source(path, "lines")
+    lines, cells = (line for line, _ in table), (row for _, row in table)
+    source = Source(path, "lines")
     if form == "levels":
-        cells = (row for _, row in table)
         nodes = nodes_from_levels(zip(lines, cells, titles, strict=False), sep, source)
-        return Hierarchy.from_nodes(nodes, sep, named_by="path")
-    if form == "paths":
-        paths = (row[0] for _, row in table)
+    elif form == "paths":
+        paths = (row[0] for row in cells)
         nodes = nodes_from_paths(zip(lines, paths, titles, strict=False), sep, source)
-        return Hierarchy.from_nodes(nodes, sep, named_by="path")
-    if not ends:
-        raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
-    above, below = lower.index("parent"), lower.index("child")
-    edges = ((row[above], row[below]) for _, row in table)
-    nodes = nodes_from_edges(zip(lines, edges, titles, strict=False), root, source)
-    return Hierarchy.from_nodes(nodes, sep, root=root, ids=True)
-
-
-def title_place(header: list[str], title_column: str | None) -> int | None:
-    """Return the place of the column of titles; None where a table has none.
-
-    A column ``title`` holds titles unless it is the only one.
-    """
-    if title_column is None:
-        lower = [name.lower() for name in header]
-        return lower.index("title") if "title" in lower and len(header) > 1 else None
-    if title_column not in header:
-        raise HierarchyError(f"no column {title_column!r}; the columns are {quoted(header)}")
-    if title_column.lower() in ("parent", "child", "path") or len(header) == 1:
-        raise HierarchyError(
-            f"the column {title_column!r} names classes and cannot hold their titles"
-        )
-    return header.index(title_column)
+    else:
+        if not ends:
+            raise HierarchyError(f"edges need the columns 'parent' and 'child'; found {header}")
+        above, below = lower.index("parent"), lower.index("child")
+        edges = ((row[above], row[below]) for row in cells)
+        nodes = nodes_from_edges(zip(lines, edges, titles, strict=False), root, source)
+        return Hierarchy.from_nodes(nodes, sep, root=root, ids=True)
+    return Hierarchy.from_nodes(nodes, sep, named_by="path")
 
 
 def read_paths(path: Path, sep: str) -> Hierarchy:
@@ -243,8 +235,8 @@ def read_paths(path: Path, sep: str) -> Hierarchy:
 
 def read_arff_header(path: Path, sep: str) -> Hierarchy:
     """Read the hierarchical attribute of a Clus ARFF file."""
-    header = read_header(path, read_text(path).split("\n"))
-    return hierarchy_of(header.attributes[header.class_position(path)], path, sep=sep)
+    attributes, _ = read_header(path, read_text(path).split("\n"))
+    return hierarchy_of(attributes[class_position(attributes, path)], path, sep=sep)
 
 
 READERS: dict[str, Reader] = {
@@ -278,24 +270,17 @@ class Attribute:
     line: int
 
 
-@dataclass(frozen=True)
-class Header:
-    """The attributes of an ARFF file and the number of its @data line."""
-
-    attributes: tuple[Attribute, ...]
-    data_line: int
-
-    def class_position(self, path: Path | str) -> int:
-        """Return the place of the one hierarchical attribute."""
-        found = [i for i, one in enumerate(self.attributes) if one.kind == "hierarchical"]
-        if not found:
-            raise DataError(
-                f"{path} has no class: a Clus file needs '@attribute class hierarchical ...'"
-            )
-        if len(found) > 1:
-            line = self.attributes[found[1]].line
-            raise DataError(f"{place(path, line)}: a second hierarchical attribute; one is allowed")
-        return found[0]
+def class_position(attributes: Sequence[Attribute], path: Path | str) -> int:
+    """Return the place of the one hierarchical attribute."""
+    found = [at for at, one in enumerate(attributes) if one.kind == "hierarchical"]
+    if not found:
+        raise DataError(
+            f"{path} has no class: a Clus file needs '@attribute class hierarchical ...'"
+        )
+    if len(found) > 1:
+        line = attributes[found[1]].line
+        raise DataError(f"{place(path, line)}: a second hierarchical attribute; one is allowed")
+    return found[0]
 
 
 def unquote(text: str) -> str:
@@ -328,8 +313,8 @@ def split_quoted(text: str) -> list[str]:
     return [*parts, text[begin:]]
 
 
-def read_header(path: Path | str, lines: list[str]) -> Header:
-    """Read the lines of an ARFF file up to @data."""
+def read_header(path: Path | str, lines: list[str]) -> tuple[list[Attribute], int]:
+    """Return the attributes of an ARFF file, and the number of its @data line."""
     attributes: list[Attribute] = []
     for number, raw in enumerate(lines, start=1):
         line = raw.strip()
@@ -337,7 +322,7 @@ def read_header(path: Path | str, lines: list[str]) -> Header:
         if not line or line.startswith("%") or word == "@relation":
             continue
         if word == "@data":
-            return Header(tuple(attributes), number)
+            return attributes, number
         match = ATTRIBUTE.match(line) if word == "@attribute" else None
         if match is None:
             raise DataError(
