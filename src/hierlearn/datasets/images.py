@@ -40,6 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from glob import has_magic
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, cast, get_args
@@ -230,8 +231,7 @@ class Images:
 
     def read(self, row: int) -> bytes | NDArray[np.uint8]:
         """Return the bytes of the file of an image, or its pixels."""
-        found: bytes | NDArray[np.uint8] = self.references[row].read()
-        return found
+        return self.references[row].read()  # type: ignore[no-any-return]
 
     def digests(self) -> Iterator[bytes]:
         """Yield 16 bytes for each image, equal for equal content wherever it is stored."""
@@ -305,31 +305,26 @@ def open_image(content: bytes | NDArray[np.uint8], most: int = MOST_PIXELS) -> A
 
 
 def upright(pillow: Any, image: Any) -> Any:
-    """Return the first frame of an image in mode L or RGB, turned as its EXIF says."""
+    """Return the first frame of an image in mode L or RGB, turned as its EXIF says.
+
+    Integers of 16 or 32 bits are taken as parts of 65,535, floats as they are.
+    """
     image.seek(0)
     image.load()
     image = pillow.ImageOps.exif_transpose(image)
-    if image.mode in ("L", "RGB") and "transparency" not in image.info:
-        return image
+    mode = "L" if image.mode in GREY else "RGB"
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        return as_8_bits(pillow, image)
+        values = np.nan_to_num(np.asarray(image))
+        if values.dtype.kind in "iu" and values.max(initial=0) > WHITE:
+            values = np.clip(values, 0, 65_535) // 257
+        elif values.dtype.kind == "f" and values.max(initial=0) <= 1:
+            values = values * WHITE
+        return pillow.Image.fromarray(np.clip(values, 0, WHITE).astype(np.uint8))
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         over = image.convert("RGBA")
         white = pillow.Image.new("RGBA", over.size, (WHITE,) * 4)
-        found = pillow.Image.alpha_composite(white, over)
-        return found.convert("L" if image.mode in GREY else "RGB")
-    return image.convert("L" if image.mode in GREY else "RGB")
-
-
-def as_8_bits(pillow: Any, image: Any) -> Any:
-    """Return an image of 16 or 32 bits with 8: integers as parts of 65,535, others as they are."""
-    values = np.asarray(image)
-    if values.dtype.kind in "iu":
-        values = np.clip(values, 0, 65_535) // 257 if values.max(initial=0) > WHITE else values
-    else:
-        values = np.nan_to_num(values)
-        values = values * WHITE if values.max(initial=0) <= 1 else values
-    return pillow.Image.fromarray(np.clip(values, 0, WHITE).astype(np.uint8))
+        image = pillow.Image.alpha_composite(white, over)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def fit_to(image: Any, size: int, fit: Fit = "pad") -> Any:
@@ -449,8 +444,15 @@ def read_images(
 def find_images(source: Path | str) -> Found:
     """Return the images of a folder, or of tar shards; raise where there are none."""
     path = Path(source)
-    shards = find_shards(path)
-    if not shards and not is_folder(path):
+    shards: list[Path] = []
+    if is_folder(path):
+        shards = sorted(one for one in path.iterdir() if one.suffix.lower() == ".tar")
+    elif path.suffix.lower() == ".tar":
+        has_pattern = not is_file(path) and has_magic(str(path))
+        shards = sorted(path.parent.glob(path.name)) if has_pattern else [path]
+        if not shards:
+            raise DataError(f"{source}: no file has such a name")
+    else:
         raise DataError(f"{source}: no such folder or tar file")
     found = read_shards(shards) if shards else read_folder(path)
     if not found.references:
@@ -510,55 +512,31 @@ def without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
 # ---------------------------------------- tar shards
 
 
-@dataclass
-class Sample:
-    """The members of a tar file with the same stem."""
-
-    image: TarMember | None = None
-    label: TarMember | None = None
-
-
-def find_shards(source: Path) -> list[Path]:
-    """Return the tar files of a source: one, those of a pattern, or those of a folder."""
-    if is_folder(source):
-        return sorted(one for one in source.iterdir() if one.suffix.lower() == ".tar")
-    if source.suffix.lower() != ".tar":
-        return []
-    if is_file(source) or not re.search(r"[*?\[]", str(source)):
-        return [source]
-    found = sorted(source.parent.glob(source.name))
-    if not found:
-        raise DataError(f"{source}: no file has such a name")
-    return found
-
-
 def read_shards(shards: Sequence[Path]) -> Found:
     """Return the images of tar files, in the order of the files and their members."""
     references: list[Any] = []
     labels: list[tuple[str, ...] | None] = []
     splits: list[str] = []
     for shard in shards:
-        samples: dict[str, Sample] = {}
+        images: dict[str, TarMember] = {}  # by stem, as the labels
+        named: dict[str, TarMember] = {}
         for member in members(shard):
             folder, slash, base = member.name.rpartition("/")
             stem, dot, ending = base.partition(".")
             if not stem or not dot:
                 continue
-            sample = samples.setdefault(f"{folder}{slash}{stem}", Sample())
-            kind = f".{ending.lower()}"
+            stem, kind = f"{folder}{slash}{stem}", f".{ending.lower()}"
             if kind in ENDINGS:
-                if sample.image is not None:
+                if images.setdefault(stem, member) is not member:
                     raise DataError(
-                        f"{shard} has two images of one name, {sample.image.name} and {member.name}"
+                        f"{shard} has two images of one name, {images[stem].name} and {member.name}"
                     )
-                sample.image = member
-            elif kind in LABELS and (sample.label is None or kind == ".cls"):
-                sample.label = member
-        known = {stem: sample for stem, sample in samples.items() if sample.image is not None}
-        references += [sample.image for sample in known.values()]
-        labels += [label_of(stem, sample) for stem, sample in known.items()]
+            elif kind in LABELS and (stem not in named or kind == ".cls"):
+                named[stem] = member
+        references += images.values()
+        labels += [label_of(stem, named.get(stem)) for stem in images]
         word = re.match(r"[A-Za-z]*", shard.stem)  # the split that the name begins with
-        splits += [ALIASES.get(word.group().lower(), "") if word else ""] * len(known)
+        splits += [ALIASES.get(word.group().lower(), "") if word else ""] * len(images)
     return Found(references, labels, splits if all(splits) else ())
 
 
@@ -620,21 +598,19 @@ class InBounds:
         return self.file.seek(place, whence)
 
 
-def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:
-    """Return the labels of a sample; None where it has none. JSON holds them below "label"."""
-    if sample.label is None:
+def label_of(stem: str, member: TarMember | None) -> tuple[str, ...] | None:
+    """Return the labels in a member, else its folder; None where there are none."""
+    if member is None:
         folder = stem.rpartition("/")[0].removeprefix("./").strip("/")
         return (folder,) if folder else None
-    if sample.label.size > MOST_LABEL:
-        raise DataError(
-            f"{sample.label.path}: the label {sample.label.name} has {sample.label.size:,} bytes"
-        )
-    where = f"{sample.label.path}, {sample.label.name}"
+    if member.size > MOST_LABEL:
+        raise DataError(f"{member.path}: the label {member.name} has {member.size:,} bytes")
+    where = f"{member.path}, {member.name}"
     try:
-        text = sample.label.read().decode("utf-8-sig").strip()
+        text = member.read().decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         raise DataError(f"{where}: the label is not UTF-8") from None
-    if not sample.label.name.lower().endswith(".json"):
+    if not member.name.lower().endswith(".json"):
         return (text,) if text else None
     value = parse_json(text, where)
     if isinstance(value, dict):
@@ -645,7 +621,7 @@ def label_of(stem: str, sample: Sample) -> tuple[str, ...] | None:
     found = value if isinstance(value, list) else [value]
     if not all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in found):
         raise DataError(f"{where}: a label is a name or a list of names, not {value!r}")
-    return tuple(str(one) for one in found)
+    return tuple(map(str, found))
 
 
 # ---------------------------------------- columns of tables
@@ -730,13 +706,11 @@ def holds_text(file: ParquetFile, column: str) -> bool:
 
     with opened_parquet(file.files[0]) as opened:
         kind = opened.schema_arrow.field(column).type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind):
+    held = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_struct(held) and held.get_field_index("bytes") >= 0:
+        held = held.field("bytes").type
+    elif types.is_string(held) or types.is_large_string(held):
         return True
-    held = kind
-    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        held = kind.field("bytes").type
     if types.is_binary(held) or types.is_large_binary(held):
         return False
     raise DataError(

@@ -65,31 +65,28 @@ def read_obo(
     """
     terms = read_terms(path, read_text(path))
     live = {key: term for key, term in terms.items() if not term.is_obsolete}
-    if relationships is None:
-        relationships = RELATIONSHIPS
-    elif isinstance(relationships, str) or not relationships:
+    if isinstance(relationships, str) or (relationships is not None and not relationships):
         raise HierarchyError(
             f"relationships is a list such as ['is_a', 'part_of'], not {relationships!r}"
         )
-    else:
-        known = {"is_a"} | {kind for term in terms.values() for _, kind, _ in term.parents}
-        for one in relationships:
-            if one not in known:
-                raise HierarchyError(
-                    f"no term has the relationship {one!r}; the file has "
-                    f"{quoted(sorted(known), 20)}"
-                )
-    above: dict[str, list[str]] = {}
+    known = {*RELATIONSHIPS} if relationships is None else {"is_a"}
+    known |= {kind for term in terms.values() for _, kind, _ in term.parents}
+    wanted = relationships or RELATIONSHIPS
+    for one in wanted:
+        if one not in known:
+            raise HierarchyError(
+                f"no term has the relationship {one!r}; the file has {quoted(sorted(known), 20)}"
+            )
+    above: dict[str, set[str]] = {key: set() for key in live}  # is_a and part_of may be one edge
     for key, term in live.items():
-        parents = [(line, parent) for line, kind, parent in term.parents if kind in relationships]
-        for line, parent in parents:
-            if parent not in live and parent != root:
+        for line, kind, parent in term.parents:
+            if kind in wanted and parent not in live and parent != root:
                 raise HierarchyError(
                     f"{place(path, line)}: term {key!r} has the unknown or obsolete "
                     f"parent {parent!r}"
                 )
-        # A term may be both is_a and part_of the same parent: that is one edge.
-        above[key] = sorted({parent for _, parent in parents})
+            if kind in wanted:
+                above[key].add(parent)
     made = Hierarchy.from_parents(above, sep=sep, root=root, named_by="id")
     classes = {key: term for key, term in live.items() if key != root}
     aliases, obsolete = other_ids(terms, classes)
@@ -136,12 +133,12 @@ def parse_term(stanza: str, first: int, path: Path) -> Term:
         if tag == "id":
             if term.id:
                 raise HierarchyError(f"{place(path, number)}: term {term.id!r} has a second id")
-            term.id = first_word(rest)
+            term.id = (rest.split() or [""])[0]
         elif tag == "name":
             text = REMARK.sub("", rest)  # escaped white space is a space
             term.name = ESCAPE.sub(lambda one: " " if one[1] in "ntW" else one[1], text)
         elif tag == "namespace":
-            term.namespace = first_word(rest) or None
+            term.namespace = (rest.split() or [""])[0] or None
         elif tag == "is_obsolete":
             term.is_obsolete = rest.strip().lower().startswith("true")
         elif tag == "is_a":
@@ -154,14 +151,9 @@ def parse_term(stanza: str, first: int, path: Path) -> Term:
     return term
 
 
-def first_word(text: str) -> str:
-    """Return the first word; a modifier or a comment may follow."""
-    return next(iter(text.split()), "")
-
-
 def needed_id(text: str, line: str, number: int, path: Path) -> str:
     """Return the id that a line names; raise where there is none."""
-    found = first_word(text)
+    found = (text.split() or [""])[0]  # a modifier or a comment may follow
     if not found or found.startswith(("!", "{")):
         raise HierarchyError(f"{place(path, number)}: {line.strip()!r} names no term; write its id")
     return found
