@@ -412,40 +412,6 @@ def focal_row(x: Any, y: Any, known: Any, dx: Any, positive: Any, negative: Any,
     return total
 
 
-class Maxima(NamedTuple):
-    """Scratch memory for the maxima of one row."""
-
-    best: Any  # (C,) the largest logit at or below each class
-    below: Any  # (S,) the largest below the class of each slot
-    margins: Any  # (C,) what softplus is taken of
-    slopes: Any  # (C,) its derivatives, then what each maximum passes on
-    positives: Any  # (C,) int32, the positive classes, ascending
-    best_positive: Any  # (C,) the largest logit of the positive classes at or below a positive one
-    below_positive: Any  # (C,) the largest of those below it
-    ties: Any  # (C,) int32, how many positives next below it attain that
-    passed: Any  # (C,) what it passes on to each of them
-    kept: Any  # (C,) what it keeps
-    given: Any  # (S,) what the class of each slot passes on
-
-
-@part()
-def new_maxima(classes: int, slots: int) -> Any:
-    """Return scratch memory."""
-    return Maxima(
-        np.empty(classes, F),
-        np.empty(slots, F),
-        np.empty(classes, F),
-        np.empty(classes, F),
-        np.empty(classes, np.int32),
-        np.empty(classes, F),
-        np.empty(classes, F),
-        np.empty(classes, np.int32),
-        np.empty(classes, F),
-        np.empty(classes, F),
-        np.empty(slots, F),
-    )
-
-
 @kernel
 def mcloss(
     begin: int,
@@ -461,6 +427,10 @@ def mcloss(
 ) -> None:
     """MCLoss on a tree, and bce of sigmoids beside it; everything must be known.
 
+    The value of a class is the largest logit of itself and its descendants, for a positive class of
+    the positive ones. Targets are closed: below a negative class there is no positive one, so a
+    child counts unless its parent is positive and it is not.
+
     Args:
         begin: the first row.
         end: the row after the last.
@@ -473,26 +443,18 @@ def mcloss(
         weight: what MCLoss weighs.
         bce_weight: what bce weighs; 0 to leave it out.
     """
-    row = new_maxima(x.shape[1], len(tree.owner))
+    classes, slots = x.shape[1], len(tree.owner)
+    value, slopes = np.empty(classes, F), np.empty(classes, F)
+    best = np.empty(slots, F)  # the largest value of the children that count
     for i in range(begin, end):
         if vanishing(x[i]) != F(0.0):  # or NaN
             losses[i] = F(np.nan)
             continue
-        maxima_up(x[i], tree, row)
-        copy(row.best, row.margins)
-        found = 0
-        for place in range(find_positives(y[i], mask[0], row.positives)):
-            if y[i, row.positives[place]] > 0.5:
-                row.positives[found] = row.positives[place]
-                found += 1
-        positive_maxima(x[i], y[i], found, tree, row)
-        losses[i] = weight * margin_row(row.margins, row.slopes)
+        maxima_up(x[i], y[i], tree, value, best)
+        losses[i] = weight * margin_row(value, y[i], slopes)
         if dx.shape[1]:
-            route_positives(x[i], y[i], found, tree, row)
-            route_down(x[i], tree, row, dx[i])
-            for place in range(found):
-                c = row.positives[place]
-                dx[i, c] -= row.kept[c]
+            copy(slopes, dx[i])
+            route_down(x[i], y[i], tree, value, best, dx[i])
         if bce_weight > F(0.0):
             losses[i] += add_bce(x[i], y[i], mask[0], row_of(dx, i), weight, bce_weight)
 
@@ -514,114 +476,57 @@ def add_bce(x: Any, y: Any, known: Any, dx: Any, weight: Any, bce_weight: Any) -
 
 
 @part()
-def maxima_up(x: Any, tree: Any, row: Any) -> None:
-    """Set ``best`` and ``below``."""
-    copy(x, row.best)
-    row.below[0] = F(np.inf)  # nothing above the top classes is attained
+def maxima_up(x: Any, y: Any, tree: Any, value: Any, best: Any) -> None:
+    """Set the values of all classes, and the largest below every slot."""
+    copy(x, value)
     for s in range(len(tree.owner) - 1, 0, -1):
+        c = tree.owner[s]
         highest = F(-np.inf)
-        for c in range(tree.first[s], tree.first[s + 1]):
-            highest = max(highest, row.best[c])
-        row.below[s] = highest
-        row.best[tree.owner[s]] = max(row.best[tree.owner[s]], highest)
-
-
-@part()
-def positive_above(c: int, y: Any, tree: Any) -> int:
-    """Return the closest positive ancestor of a class, or -1."""
-    above = tree.owner[tree.parent[c]]
-    while above >= 0 and y[above] <= 0.5:
-        above = tree.owner[tree.parent[above]]
-    return above
-
-
-@part()
-def positive_maxima(x: Any, y: Any, found: int, tree: Any, row: Any) -> None:
-    """Set the maxima over positives, and the margins of positive classes."""
-    for place in range(found):
-        row.below_positive[row.positives[place]] = F(-np.inf)
-    for place in range(found - 1, -1, -1):
-        c = row.positives[place]
-        value = max(x[c], row.below_positive[c])
-        row.best_positive[c] = value
-        row.margins[c] = -value
-        above = positive_above(c, y, tree)
-        if above >= 0:
-            if value > row.below_positive[above]:
-                row.below_positive[above] = value
-                row.ties[above] = 1
-            elif value == row.below_positive[above]:
-                row.ties[above] += 1
+        if y[c] > 0.5:
+            for k in range(tree.first[s], tree.first[s + 1]):
+                highest = max(highest, value[k] if y[k] > 0.5 else F(-np.inf))
+        else:
+            for k in range(tree.first[s], tree.first[s + 1]):
+                highest = max(highest, value[k])
+        best[s] = highest
+        value[c] = max(x[c], highest)
 
 
 @part(SUMS)
-def margin_row(margins: Any, slopes: Any) -> Any:
-    """Return the sum of softplus(margin), and write its derivatives."""
+def margin_row(value: Any, y: Any, slopes: Any) -> Any:
+    """Return the sum of softplus(z), z = -value of a positive and value of others; write slopes."""
     total = F(0.0)
-    for c in range(len(margins)):
-        z = margins[c]
+    for c in range(len(value)):
+        z = -value[c] if y[c] > 0.5 else value[c]
         e = exp(-abs(z))
         s = F(1.0) / (F(1.0) + e)
         total += max(z, F(0.0)) + log1p(e)
-        slopes[c] = s if z >= F(0.0) else e * s
+        slope = s if z >= F(0.0) else e * s
+        slopes[c] = -slope if y[c] > 0.5 else slope
     return total
 
 
 @part()
-def route_positives(x: Any, y: Any, found: int, tree: Any, row: Any) -> None:
-    """Move the slopes of positives to whoever attains the maximum, into ``kept``.
+def route_down(x: Any, y: Any, tree: Any, value: Any, best: Any, dx: Any) -> None:
+    """Move the slope of every class to whoever attains its value.
 
     A class that ties with what lies below it keeps the gradient; others that tie share it.
     """
-    for place in range(found):
-        c = row.positives[place]
-        given = row.slopes[c]
-        row.slopes[c] = F(0.0)
-        above = positive_above(c, y, tree)
-        if above >= 0 and row.best_positive[c] == row.below_positive[above]:
-            given += row.passed[above]
-        keeps = x[c] >= row.below_positive[c]
-        row.kept[c] = given if keeps else F(0.0)
-        row.passed[c] = F(0.0) if keeps else given / F(row.ties[c])
-
-
-@part()
-def route_down(x: Any, tree: Any, row: Any, dx: Any) -> None:
-    """Write the slopes of the others to whoever attains the maximum; ties as above."""
-    row.given[0] = F(0.0)
-    below = row.below
-    matches = 0
     for s in range(1, len(tree.owner)):
         c = tree.owner[s]
-        above = tree.parent[c]
-        slope = row.slopes[c] + choose(row.best[c] == below[above], row.given[above], F(0.0))
-        keeps = x[c] >= below[s]
-        row.given[s] = choose(keeps, F(0.0), slope)
-        row.margins[c] = choose(keeps, slope, F(0.0))
-    for c in range(len(dx)):
-        above = tree.parent[c]
-        attains = row.best[c] == below[above]
-        matches += attains
-        dx[c] = row.slopes[c] + choose(attains, row.given[above], F(0.0))
-    for s in range(1, len(tree.owner)):
-        dx[tree.owner[s]] = row.margins[tree.owner[s]]
-    if matches != len(tree.owner) - 1:  # more than one child attains a maximum
-        share_down(x, tree, row, dx)
-
-
-@part()
-def share_down(x: Any, tree: Any, row: Any, dx: Any) -> None:
-    """Write the same where maxima are attained more than once."""
-    copy(row.slopes, dx)
-    for s in range(1, len(tree.owner)):
-        c = tree.owner[s]
-        if x[c] >= row.below[s]:
+        if x[c] >= best[s]:
             continue
-        ties = 0
-        for k in range(tree.first[s], tree.first[s + 1]):
-            ties += row.best[k] == row.below[s]
+        begin, end, positive = tree.first[s], tree.first[s + 1], y[c] > 0.5
+        ties, last = I(0), I(0)
+        for k in range(begin, end):
+            attains = value[k] == best[s] and (not positive or y[k] > 0.5)
+            ties += I(1) if attains else I(0)
+            last = choose(attains, I(k), last)
         given = dx[c] / F(ties)
-        for k in range(tree.first[s], tree.first[s + 1]):
-            if row.best[k] == row.below[s]:
-                dx[k] += given
         dx[c] = F(0.0)
+        if ties == 1:
+            dx[last] += given
+            continue
+        for k in range(begin, end):
+            if value[k] == best[s] and (not positive or y[k] > 0.5):
+                dx[k] += given
