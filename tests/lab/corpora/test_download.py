@@ -34,7 +34,7 @@ from download_server import (
 from hierlearn.errors import DownloadError
 from hierlearn.files.locations import cache_dir
 from hierlearn.lab.corpora import download
-from hierlearn.lab.corpora.download import fetch, mismatch, recorded_sha256
+from hierlearn.lab.corpora.download import fetch, mismatch
 
 
 @pytest.fixture
@@ -170,60 +170,12 @@ def test_a_body_that_does_not_end_is_refused(server, target, size, answer, monke
     assert names(target.parent) == []
 
 
-def test_without_a_hash_trust_must_be_given(server, target):
-    assert refusal(server, target, sha256=None) == (
-        f"no SHA-256 is known for rows.arff, so what {server.url} sends cannot be checked; pass "
-        f"trust=True to accept it and record its hash, or {BY_HAND}"
-    )
-    assert server.asked == 0
-    assert not target.parent.exists()
-
-
-def test_trust_records_the_hash_and_later_calls_need_no_trust(server, target):
-    get(server, target, sha256=None, trust=True)
-    record = target.with_name("rows.arff.sha256")
-    assert record.read_text() == f"{SHA256}  rows.arff\n"
-    assert recorded_sha256(target) == SHA256
+def test_without_a_hash_the_file_is_taken_as_it_is(server, target):
     get(server, target, sha256=None)
-    assert server.asked == 1
-
-
-def test_a_known_hash_writes_no_record(server, target):
-    get(server, target, trust=True)
-    assert names(target.parent) == ["rows.arff"]
-
-
-def test_a_file_that_differs_from_its_record_is_fetched_again(server, target):
-    get(server, target, sha256=None, trust=True)
     target.write_bytes(b"x" * SIZE)
     get(server, target, sha256=None)
-    assert target.read_bytes() == BODY
-
-
-def test_a_source_that_differs_from_the_record_is_refused(server, target):
-    get(server, target, sha256=None, trust=True)
-    target.unlink()
-    server.script = [corrupt]
-    message = refusal(server, target, sha256=None, trust=True)
-    assert f"expected {SHA256}, so it was deleted; delete " in message
-    assert message.endswith(f"{target}.sha256 to trust the file again, or {BY_HAND}")
-    assert names(target.parent) == ["rows.arff.sha256"]
-
-
-def test_a_trusted_file_already_in_place_is_recorded(server, target):
-    target.parent.mkdir()
-    target.write_bytes(BODY)
-    get(server, target, sha256=None, trust=True)
-    assert server.asked == 0
-    assert recorded_sha256(target) == SHA256
-
-
-def test_a_damaged_record_is_an_error(server, target):
-    target.parent.mkdir()
-    target.with_name("rows.arff.sha256").write_text("hello\n")
-    assert refusal(server, target, sha256=None, trust=True) == (
-        f"{target}.sha256 does not begin with a SHA-256; delete it"
-    )
+    assert server.asked == 1
+    assert target.read_bytes() == b"x" * SIZE
 
 
 def test_mismatch_shows_both_sides(tmp_path):

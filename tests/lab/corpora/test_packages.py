@@ -8,7 +8,7 @@ import pytest
 from archive_files import write_tgz, write_wheel
 from hierlearn.errors import DownloadError
 from hierlearn.lab.corpora import download
-from hierlearn.lab.corpora.download import npm_pack, pip_download
+from hierlearn.lab.corpora.download import download_package
 
 BY_HAND = "put the file by hand into a folder named by data_dir= or HIERLEARN_DATA"
 WHEEL = "tiny_rows-1.0-py3-none-any.whl"
@@ -33,7 +33,7 @@ def test_pip_takes_the_wheel_alone(tmp_path, monkeypatch):
     write_wheel(tmp_path / "index" / WHEEL, {"tiny_rows/__init__.py": "raise SystemExit"})
     only_from(monkeypatch, tmp_path / "index")
     (tmp_path / "to").mkdir()
-    pip_download("tiny-rows==1.0", tmp_path / "to", WHEEL)
+    download_package("pip", "tiny-rows==1.0", tmp_path / "to", WHEEL)
     assert [one.name for one in (tmp_path / "to").iterdir()] == [WHEEL]
     assert "tiny_rows" not in sys.modules
 
@@ -49,7 +49,7 @@ def test_pip_builds_no_source(tmp_path, monkeypatch):
     )
     only_from(monkeypatch, tmp_path / "index")
     (tmp_path / "to").mkdir()
-    message = message_of(pip_download, "tiny-rows==1.0", tmp_path / "to", WHEEL)
+    message = message_of(download_package, "pip", "tiny-rows==1.0", tmp_path / "to", WHEEL)
     assert message.startswith(f"pip could not download {WHEEL} (")
     assert message.endswith(
         f"check the network and the package index that pip is configured with, or {BY_HAND}"
@@ -63,23 +63,23 @@ def test_no_network(tmp_path, monkeypatch):
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
-    message = message_of(pip_download, "tiny-rows==1.0", tmp_path, WHEEL)
+    message = message_of(download_package, "pip", "tiny-rows==1.0", tmp_path, WHEEL)
     assert "check the network" in message
 
 
 def test_a_python_without_pip(tmp_path, monkeypatch):
     monkeypatch.setattr(download.importlib.util, "find_spec", lambda name: None)
-    assert message_of(pip_download, "tiny-rows==1.0", tmp_path, WHEEL) == (
-        f"{WHEEL} is downloaded with pip, which this Python does not have; install pip, or "
+    assert message_of(download_package, "pip", "tiny-rows==1.0", tmp_path, WHEEL) == (
+        f"{WHEEL} is downloaded with pip, which was not found; install pip, or "
         f"download tiny-rows==1.0 elsewhere and {BY_HAND}"
     )
 
 
 def test_no_npm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert message_of(npm_pack, "tiny@1.0.0", tmp_path, "tiny-1.0.0.tgz") == (
-        f"tiny-1.0.0.tgz is downloaded with npm, which was not found; install Node.js, or run "
-        f"'npm pack tiny@1.0.0' elsewhere and {BY_HAND}"
+    assert message_of(download_package, "npm", "tiny@1.0.0", tmp_path, "tiny-1.0.0.tgz") == (
+        f"tiny-1.0.0.tgz is downloaded with npm, which was not found; install Node.js, or "
+        f"download tiny@1.0.0 elsewhere and {BY_HAND}"
     )
 
 
@@ -95,7 +95,7 @@ def fake_npm(tmp_path, monkeypatch, script):
 
 def test_npm_packs_into_the_folder_without_scripts(tmp_path, monkeypatch):
     fake_npm(tmp_path, monkeypatch, 'echo "$@" > tiny-1.0.0.tgz')
-    npm_pack("tiny@1.0.0", tmp_path / "to", "tiny-1.0.0.tgz")
+    download_package("npm", "tiny@1.0.0", tmp_path / "to", "tiny-1.0.0.tgz")
     called = (tmp_path / "to" / "tiny-1.0.0.tgz").read_text()
     assert called == "pack tiny@1.0.0 --ignore-scripts\n"
 
@@ -111,12 +111,12 @@ def test_npm_packs_into_the_folder_without_scripts(tmp_path, monkeypatch):
 )
 def test_npm_fails(tmp_path, monkeypatch, script, reason):
     fake_npm(tmp_path, monkeypatch, script)
-    message = message_of(npm_pack, "tiny@1.0.0", tmp_path / "to", "tiny-1.0.0.tgz")
+    message = message_of(download_package, "npm", "tiny@1.0.0", tmp_path / "to", "tiny-1.0.0.tgz")
     assert message.startswith("npm could not download tiny-1.0.0.tgz (")
     assert f"{reason}); check the network" in message
 
 
 def test_npm_that_cannot_be_started(tmp_path, monkeypatch):
     monkeypatch.setattr(download.shutil, "which", lambda name: str(tmp_path / "gone"))
-    message = message_of(npm_pack, "tiny@1.0.0", tmp_path, "tiny-1.0.0.tgz")
+    message = message_of(download_package, "npm", "tiny@1.0.0", tmp_path, "tiny-1.0.0.tgz")
     assert message.startswith("npm could not be started to download tiny-1.0.0.tgz: No such file")

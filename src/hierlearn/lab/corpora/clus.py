@@ -5,15 +5,14 @@ Ontology (a DAG), as collected in the repository of C-HMCNN (Giunchiglia and Luk
 read from there at one pinned commit.
 
 The SHA-256 is known for four sets only: diatoms, imclef07d, cellcycle_fun and cellcycle_go. Their
-downloads are verified. Of the other sets nothing but the sizes is known (and for the training files
-of expr not even those), so they are downloaded only with ``trust=True``.
+downloads are verified. The other sets are downloaded only with ``trust=True``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from hierlearn.datasets.registry import DatasetEntry
 from hierlearn.datasets.tables.arff import read_arff
 from hierlearn.errors import DataError, DownloadError, arg, quoted, unknown_name
 from hierlearn.files.locations import cache_dir, existing_folders, own_folders
-from hierlearn.lab.corpora.download import BY_HAND, fetch, mismatch, recorded_sha256
+from hierlearn.lab.corpora.download import BY_HAND, Archive, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = "EGiunchiglia/C-HMCNN"
 COMMIT = "06d35feab7067756e288c3b0f3e570a8fb7c99d5"
+ROOT = "HMC_data"  # of the files in the repository
+ADDRESS = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/"
 
 _SHA256 = {
     "Diatoms_train.arff": "19baf9a53db0d3e636481c3b80d0f6532ddb9586f829e22c9cb326effc917e36",
@@ -49,31 +50,13 @@ _SHA256 = {
     "cellcycle_GO.test.arff": "7fc5630e627e18b77f6531f7f4c8072813f6099872039e85091ba1ca4a9161ef",
 }
 
-# Bytes of the files; the sets without a validation file have a training and a test file.
-_OTHER_SIZES: dict[str, dict[str, int]] = {
-    "diatoms": {"Diatoms_train.arff": 2_750_249, "Diatoms_test.arff": 1_412_687},
-    "imclef07a": {"ImCLEF07A_Train.arff": 1_732_622, "ImCLEF07A_Test.arff": 176_660},
-    "imclef07d": {"ImCLEF07D_Train.arff": 1_732_440, "ImCLEF07D_Test.arff": 176_478},
-    "enron": {"Enron_corr_trainvalid.arff": 2_075_000, "Enron_corr_test.arff": 1_415_090},
+_OTHERS = {  # those without a validation file
+    "diatoms": ("Diatoms_train.arff", "Diatoms_test.arff"),
+    "imclef07a": ("ImCLEF07A_Train.arff", "ImCLEF07A_Test.arff"),
+    "imclef07d": ("ImCLEF07D_Train.arff", "ImCLEF07D_Test.arff"),
+    "enron": ("Enron_corr_trainvalid.arff", "Enron_corr_test.arff"),
 }
-_YEAST_SIZES: dict[str, tuple[int | None, int, int]] = {  # train, valid, test
-    "cellcycle_FUN": (705_761, 373_560, 560_351),
-    "cellcycle_GO": (846_744, 501_708, 696_543),
-    "derisi_FUN": (522_144, 276_855, 417_053),
-    "derisi_GO": (662_906, 404_767, 553_268),
-    "eisen_FUN": (496_392, 252_211, 394_313),
-    "eisen_GO": (611_356, 358_245, 506_778),
-    "expr_FUN": (None, 2_351_441, 3_552_821),
-    "expr_GO": (None, 2_479_540, 3_682_318),
-    "gasch1_FUN": (1_557_060, 813_474, 1_227_356),
-    "gasch1_GO": (1_696_700, 941_671, 1_362_075),
-    "gasch2_FUN": (574_169, 301_142, 453_510),
-    "gasch2_GO": (715_886, 429_519, 590_436),
-    "seq_FUN": (3_289_292, 1_716_739, 2_606_056),
-    "seq_GO": (3_415_226, 1_839_843, 2_733_226),
-    "spo_FUN": (648_397, 343_575, 515_774),
-    "spo_GO": (788_785, 471_412, 651_582),
-}
+_YEAST = ("cellcycle", "derisi", "eisen", "expr", "gasch1", "gasch2", "seq", "spo")
 _DESCRIPTIONS = {
     "diatoms": "microscope images of diatoms, by taxon",
     "imclef07a": "X-ray images, by the part of the body",
@@ -93,59 +76,32 @@ _DESCRIPTIONS = {
 
 
 @dataclass(frozen=True)
-class ClusFile:
-    """One file of a set: where it is in the repository and what is known of its bytes."""
-
-    path: str
-    size: int | None
-    sha256: str | None
-
-    @property
-    def name(self) -> str:
-        """The file name, by which folders are searched."""
-        return PurePosixPath(self.path).name
-
-    @property
-    def url(self) -> str:
-        """Where the file is downloaded from."""
-        return f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{self.path}"
-
-
-@dataclass(frozen=True)
 class ClusSet:
     """A named set: its files by split."""
 
     name: str
     description: str
-    files: Mapping[str, ClusFile]
+    files: Mapping[str, Archive]
 
-    @property
-    def has_checksum(self) -> bool:
-        """Whether the SHA-256 of every file is known, so that a download can be verified."""
-        return all(file.sha256 is not None for file in self.files.values())
 
-    @property
-    def size(self) -> int | None:
-        """The bytes of all files together, None where one is not known."""
-        sizes = [file.size for file in self.files.values()]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+def _file(path: str) -> Archive:
+    name = path.rpartition("/")[2]
+    return Archive(name, None, _SHA256.get(name), "http", ADDRESS + path)
 
 
 def _make_sets() -> Iterator[ClusSet]:
-    for name, sizes in _OTHER_SIZES.items():
-        files = [
-            ClusFile(f"HMC_data/others/{f}", size, _SHA256.get(f)) for f, size in sizes.items()
-        ]
-        splits = dict(zip(("train", "test"), files, strict=True))
-        yield ClusSet(name, _DESCRIPTIONS[name], splits)
-    for stem, yeast in _YEAST_SIZES.items():
-        data, ontology = stem.split("_")
-        splits = {}
-        for split, size in zip(("train", "valid", "test"), yeast, strict=True):
-            file = f"{stem}.{split}.arff"
-            path = f"HMC_data/datasets_{ontology}/{stem}/{file}"
-            splits[split] = ClusFile(path, size, _SHA256.get(file))
-        yield ClusSet(stem.lower(), f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}", splits)
+    for name, files in _OTHERS.items():
+        splits = zip(
+            ("train", "test"), (_file(f"{ROOT}/others/{one}") for one in files), strict=True
+        )
+        yield ClusSet(name, _DESCRIPTIONS[name], dict(splits))
+    for data in _YEAST:
+        for ontology in ("FUN", "GO"):
+            stem = f"{data}_{ontology}"
+            place = f"{ROOT}/datasets_{ontology}/{stem}/{stem}"
+            files_of = {one: _file(f"{place}.{one}.arff") for one in ("train", "valid", "test")}
+            about = f"{_DESCRIPTIONS[data]}; {_DESCRIPTIONS[ontology]}"
+            yield ClusSet(stem.lower(), about, files_of)
 
 
 CLUS_SETS: dict[str, ClusSet] = {one.name: one for one in _make_sets()}
@@ -171,7 +127,8 @@ def load_clus(
         name: a key of ``CLUS_SETS``.
         data_dir: a folder with the files, searched first.
         download: whether missing files may be downloaded into the cache.
-        trust: whether files without a known SHA-256 may be downloaded.
+        trust: whether files without a known SHA-256 may be downloaded; once in the cache, they are
+            taken as they are.
         progress: called with the bytes received and their total over all files of the set.
 
     Returns:
@@ -211,8 +168,8 @@ def load_clus(
                 )
         splits[split] = np.arange(begin, begin + len(part), dtype=np.int64)
         begin += len(part)
-    is_verified = clus_set.has_checksum and not any(
-        mismatch(paths[split], size=file.size, sha256=file.sha256)
+    is_verified = all(
+        file.sha256 is not None and file.mismatch(paths[split]) is None
         for split, file in clus_set.files.items()
     )
     return Dataset(
@@ -242,12 +199,9 @@ def locate_clus(name: str, data_dir: Path | str | None = None) -> dict[str, Path
         if paths is not None:
             return paths
     paths = find_clus(name, cache_dir())
-    if paths is None:
+    files = find_set(name).files
+    if paths and any(file.mismatch(paths[split]) for split, file in files.items()):
         return None
-    for split, file in find_set(name).files.items():
-        sha256 = file.sha256 or recorded_sha256(paths[split])
-        if mismatch(paths[split], size=file.size, sha256=sha256) is not None:
-            return None
     return paths
 
 
@@ -256,8 +210,8 @@ def find_clus(name: str, data_dir: Path | str) -> dict[str, Path] | None:
     found: dict[str, Path] = {}
     for split, file in find_set(name).files.items():
         # HMC_data/others/x, others/x and x: the repository, its data folder, or a flat folder.
-        inner = file.path.partition("/")[2]
-        candidates = [Path(data_dir, part) for part in (file.name, inner, file.path)]
+        inner = file.source.partition(f"{ROOT}/")[2]
+        candidates = [Path(data_dir, part) for part in (file.name, inner, f"{ROOT}/{inner}")]
         path = next(filter(Path.is_file, candidates), None)
         if path is None:
             return None
@@ -267,23 +221,25 @@ def find_clus(name: str, data_dir: Path | str) -> dict[str, Path] | None:
 
 def _download(clus_set: ClusSet, trust: bool, progress: Progress | None) -> dict[str, Path]:
     """Fetch the files into the cache, with one progress over all of them."""
-    for file in () if trust or clus_set.has_checksum else clus_set.files.values():
-        if recorded_sha256(cache_dir() / file.name) is None:
+    files = clus_set.files.values()
+    for file in files:
+        if file.sha256 is None and not trust and not (cache_dir() / file.name).is_file():
             raise DownloadError(
                 f"no SHA-256 is known for {file.name}, so what is downloaded cannot be checked; "
                 f"accept it once with: hierlearn data fetch {clus_set.name} --trust "
                 f"(trust=True in Python), or {BY_HAND}"
             )
+    whole = None if any(one.size is None for one in files) else sum(one.size or 0 for one in files)
     paths: dict[str, Path] = {}
     done = 0
 
     def report(received: int, _: int | None) -> None:
         if progress is not None:
-            progress(done + received, clus_set.size)
+            progress(done + received, whole)
 
     for split, file in clus_set.files.items():
         path = paths[split] = cache_dir() / file.name
-        fetch(file.url, path, size=file.size, sha256=file.sha256, trust=trust, progress=report)
+        fetch(file.source, path, size=file.size, sha256=file.sha256, progress=report)
         done += path.stat().st_size
     return paths
 
