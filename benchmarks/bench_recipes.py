@@ -53,7 +53,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "loss": "teacher",
         "loss_options": {"floor": 0.0},
     },
-    "clems, cost hier-f1": {"recipe": "clems", "head_options": {"cost": "hier-f1"}},
     "tsle, weight 0": {"recipe": "tsle", "loss": "tsle", "loss_options": {"weight": 0.0}},
     "cnn-hl-li, no walk": {"recipe": "cnn-hl-li", "link": "from-loss"},
     "hmcn-f, 20 epochs": {"recipe": "hmcn-f", "settings": {"epochs": 20}},

@@ -107,15 +107,6 @@ def hier_dist(truth, answer, parents):
     return (directed(truth, answer) + directed(answer, truth)) / 2
 
 
-def hamming(truth, answer, parents):
-    return len(closure(truth, parents) ^ closure(answer, parents))
-
-
-def hier_f1(truth, answer, parents):
-    a, b = closure(truth, parents), closure(answer, parents)
-    return 1 - 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0
-
-
 # ---------------------------------------------------------------------- answers
 
 

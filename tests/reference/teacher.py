@@ -1,8 +1,7 @@
 """The teacher-student curriculum (Matiisen et al., 2017) by loops, over epochs of scores.
 
-    window   Q_k = slope of the least-squares line through the last scores of task k
-    online   Q_k = a r_k + (1 - a) Q_k,   r_k = this score - the one before
-    choice   P(k) = exp(|Q_k| / temperature) / sum of the same, drawn by one number in [0, 1)
+    reward   Q_k = slope of the least-squares line through the last scores of task k
+    choice   P(k) = exp(|Q_k| / max |Q| / temperature) / sum of the same, drawn by one number
 
 The random number of epoch t is that of Python's generator for the text "teacher SEED t".
 """
@@ -44,33 +43,18 @@ def window_rewards(scores, window):
     return out
 
 
-def online_rewards(scores, window):
-    """Return Q of every task, a moving average in which the newest gain counts 1 / window."""
-    out = []
-    for task in scores:
-        q, last = 0.0, None
-        for x in task:
-            if x is None:
-                continue
-            if last is not None:
-                q = (x - last) / window + (1 - 1 / window) * q
-            last = x
-        out.append(q)
-    return out
-
-
-def probabilities(rewards, temperature, relative):
+def probabilities(rewards, temperature):
     sizes = [abs(q) for q in rewards]
-    if relative and max(sizes) > 0:
+    if max(sizes) > 0:
         sizes = [q / max(sizes) for q in sizes]
     weights = [math.exp((q - max(sizes)) / temperature) for q in sizes]
     return [w / sum(weights) for w in weights]
 
 
-def choose(rewards, temperature, relative, seed, epoch):
+def choose(rewards, temperature, seed, epoch):
     """Return the number of the task of an epoch."""
     drawn, total = random.Random(f"teacher {seed} {epoch}").random(), 0.0
-    p = probabilities(rewards, temperature, relative)
+    p = probabilities(rewards, temperature)
     for task in range(len(p) - 1):
         total += p[task]
         if drawn < total:
@@ -78,21 +62,18 @@ def choose(rewards, temperature, relative, seed, epoch):
     return len(p) - 1
 
 
-def measure(logits, targets, task, mask, kind):
+def measure(logits, targets, task, mask):
     """Return the score of a task on the rows of an epoch; None without a known entry."""
     total = count = 0
     for i, row in enumerate(logits):
         for j in task:
             if is_known(mask, i, j):
                 count += 1
-                if kind == "loss":
-                    total -= bce(log_sigmoid(row[j]), log_sigmoid(-row[j]), targets[i][j])
-                else:
-                    total += (row[j] > 0) == bool(targets[i][j])
+                total -= bce(log_sigmoid(row[j]), log_sigmoid(-row[j]), targets[i][j])
     return total / count if count else None
 
 
-def teacher(epochs, parents, *, kind, reward, score, window, temperature, relative, floor, seed):
+def teacher(epochs, parents, *, kind, window, temperature, floor, seed):
     """Return, of each epoch, the N x C losses, the chosen task, and the rewards that chose it.
 
     Args:
@@ -103,8 +84,8 @@ def teacher(epochs, parents, *, kind, reward, score, window, temperature, relati
     scores = [[] for _ in tasks]
     out = []
     for epoch, (logits, targets, mask) in enumerate(epochs):
-        rewards = (window_rewards if reward == "window" else online_rewards)(scores, window)
-        task = choose(rewards, temperature, relative, seed, epoch)
+        rewards = window_rewards(scores, window)
+        task = choose(rewards, temperature, seed, epoch)
         losses = [[0.0 for _ in parents] for _ in logits]
         for i, row in enumerate(logits):
             for j in range(len(parents)):
@@ -113,5 +94,5 @@ def teacher(epochs, parents, *, kind, reward, score, window, temperature, relati
                     losses[i][j] = value * (1.0 if j in tasks[task] else floor)
         out.append((losses, task, rewards))
         for k, classes in enumerate(tasks):
-            scores[k].append(measure(logits, targets, classes, mask, score))
+            scores[k].append(measure(logits, targets, classes, mask))
     return out

@@ -263,6 +263,3 @@ def backbone(
         made: Any = encoder
         made.augment = make_augment(options.get("augment", "none"), flip=options.get("flip", False))
     return Network(encoder, LinearHead(encoder.features, label_space, link))
-
-
-backbone.search_space = {}  # type: ignore[attr-defined]  # values worth trying

@@ -121,9 +121,6 @@ def cnn(
     return Network(encoder, LinearHead(encoder.features, label_space, link))
 
 
-cnn.search_space = {"width": (32, 64), "augment": ("none", "light")}  # type: ignore[attr-defined]  # values worth trying
-
-
 DRAWS = 10  # random numbers per image
 ANGLE = 12 / 180 * math.pi
 SHEAR = 0.15

@@ -122,5 +122,4 @@ def kernel(label_space: LabelSpace | Hierarchy, inputs: InputSpec) -> Network:
     return Network(nn.Identity(), KernelHead(inputs.width, label_space))
 
 
-kernel.search_space = {}  # type: ignore[attr-defined]  # the solver chooses
 kernel.solver = "kernel"  # type: ignore[attr-defined]  # it is solved, not trained

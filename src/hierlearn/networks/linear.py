@@ -33,7 +33,6 @@ def linear(
     return Network(nn.Identity(), LinearHead(inputs.width, label_space, link))
 
 
-linear.search_space = {}  # type: ignore[attr-defined]  # values worth trying
 linear.is_linear = True  # type: ignore[attr-defined]  # its head can be solved at once
 
 
@@ -69,5 +68,4 @@ def embeddings(
     return Network(UnitLength(), LinearHead(inputs.width, label_space, link))
 
 
-embeddings.search_space = {}  # type: ignore[attr-defined]  # values worth trying
 embeddings.is_linear = True  # type: ignore[attr-defined]  # its head can be solved at once

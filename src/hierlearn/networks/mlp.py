@@ -85,9 +85,6 @@ def mlp(
     return Network(encoder, LinearHead(width, label_space, link))
 
 
-mlp.search_space = {"width": (400, 800), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying
-
-
 class TokenBagEncoder(nn.Module):
     """One embedding per word, summed with its weight over the text; ReLU, dropout, hidden layers.
 
@@ -136,6 +133,3 @@ def token_bag(
     """Return an embedding bag and hidden layers, then a linear head; see TokenBagEncoder."""
     encoder = TokenBagEncoder(inputs.width, width=width, depth=depth, dropout=dropout)
     return Network(encoder, LinearHead(width, label_space, link))
-
-
-token_bag.search_space = {"width": (128, 256), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying

@@ -285,5 +285,4 @@ def trees(
     return Network(nn.Identity(), head)
 
 
-trees.search_space = {"min_samples_leaf": (1, 3, 5), "max_features": (0.3, 1.0)}  # type: ignore[attr-defined]  # values worth trying
 trees.solver = "trees"  # type: ignore[attr-defined]  # they are grown, not trained

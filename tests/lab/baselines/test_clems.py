@@ -13,12 +13,12 @@ from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.baselines.clems import (
-    COSTS,
     CLEMSHead,
     CLEMSLoss,
     EmbeddedOutput,
     LabelPoints,
     embed_sets,
+    set_costs,
 )
 from hierlearn.networks import LinearHead, Network
 from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of, member_state, networks_in
@@ -38,23 +38,22 @@ def fit_label_points(network, labels, weights):
             head.fit_labels(labels, weights, shared)
 
 
-def made_points(hierarchy=DAG, sets=SETS, size=3, nearest=False, seed=0):
+def made_points(hierarchy=DAG, sets=SETS, size=3, seed=0):
     draw = torch.Generator().manual_seed(seed)
     truth, answers = torch.randn(2, len(sets), size, generator=draw, dtype=torch.float64)
-    points = LabelPoints(hierarchy, size, len(sets), nearest=nearest).double()
+    points = LabelPoints(hierarchy, size, len(sets)).double()
     points.set(truth, answers, hierarchy.encode(sets), 0.7)
     return points
 
 
-@pytest.mark.parametrize("nearest", [False, True])
-def test_probabilities_by_loops(nearest):
-    points = made_points(nearest=nearest)
+def test_probabilities_by_loops():
+    points = made_points()
     z = torch.randn(20, 3, dtype=torch.float64)
     output = EmbeddedOutput(z, points)
     closed = [set(np.flatnonzero(row)) for row in DAG.encode(SETS).numpy()]
     for row in range(20):
         expected = reference.answers(
-            z[row].tolist(), points.answers.tolist(), closed, 0.7, len(DAG), nearest=nearest
+            z[row].tolist(), points.answers.tolist(), closed, 0.7, len(DAG), nearest=True
         )
         assert output.probabilities[row].tolist() == FLOAT64_SUMS.approx(expected)
         assert output.log_not_p[row].exp().tolist() == FLOAT64_SUMS.approx(
@@ -62,30 +61,28 @@ def test_probabilities_by_loops(nearest):
         )
 
 
-@pytest.mark.parametrize("nearest", [False, True])
-def test_gradients_are_right(nearest):
-    points = made_points(nearest=nearest)
+def test_gradients_are_right():
+    points = made_points()
     z = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: points.log_probabilities(x)[0], (z,))
 
 
 def test_the_decision_is_the_nearest_answer_exactly():
-    points = made_points(nearest=True)
+    points = made_points()
     z = 2 * torch.randn(300, 3, dtype=torch.float64)
     best = torch.cdist(z, points.answers).argmin(dim=1)
     found = make_decoder(DAG, "coherent")(EmbeddedOutput(z, points))
     assert torch.equal(found, DAG.encode(SETS)[best])
     assert best.unique().tolist() == list(range(len(SETS)))
     leaves = [["a/b/c"], ["a/b/d"], ["a/e"], ["f/g"], ["i"]]
-    points = made_points(TREE, leaves, nearest=True)
+    points = made_points(TREE, leaves)
     best = torch.cdist(z, points.answers).argmin(dim=1)
     found = make_decoder(TREE, "leaf")(EmbeddedOutput(z, points))
     assert [[TREE.names[c]] for c in found.tolist()] == [leaves[k] for k in best.tolist()]
 
 
-@pytest.mark.parametrize("nearest", [False, True])
-def test_answers_are_coherent_for_any_embedding(nearest):
-    points = made_points(nearest=nearest).float()
+def test_answers_are_coherent_for_any_embedding():
+    points = made_points().float()
     z = 3 * torch.randn(400, 3)
     p = EmbeddedOutput(z, points).probabilities
     edges = (DAG.structure.edge_children, DAG.structure.parent_ids)
@@ -147,7 +144,7 @@ def test_members_are_stacked_and_saved():
             alone.heads.main.linear.bias.copy_(together.network.heads.main.linear.bias[member])
         FLOAT32.assert_close(found.member(member).log_p, alone(x).log_p)
         state = member_state(together, member)
-        assert torch.equal(state["heads.main.points.codes"], alone.heads.main.points.codes)
+        assert torch.equal(state["heads.main.points.targets"], alone.heads.main.points.targets)
     fresh = Network(nn.Identity(), CLEMSHead(4, DAG, size=3, sets=6))
     fresh.load_state_dict(networks[0].state_dict())
     assert torch.equal(fresh(x).log_p, networks[0](x).log_p)
@@ -165,11 +162,11 @@ def test_the_cost_of_single_classes_of_a_tree_has_exact_points():
     """Heights of lowest common ancestors are an ultrametric, and its root is Euclidean."""
     leaves = [[name] for name in TREE.names if not TREE.children(name)]
     labels = Labels(leaves * 3, TREE)
-    found = embed_sets(labels, None, "hier-dist", 8, 100)
+    found = embed_sets(labels, None, 8, 100)
     assert len(found.truth) == len(leaves)
     assert found.stress[-1] == pytest.approx(0, abs=1e-4)
     kept = Labels.from_numbers(*sets_of(found.targets), TREE)
-    costs = torch.from_numpy(COSTS["hier-dist"](kept, kept))
+    costs = torch.from_numpy(set_costs(kept, kept))
     distances = torch.cdist(found.truth, found.answers).square()
     torch.testing.assert_close(distances, costs, rtol=0, atol=0.02)
 
@@ -179,14 +176,13 @@ def sets_of(targets):
     return np.searchsorted(rows, np.arange(len(targets) + 1)), numbers
 
 
-@pytest.mark.parametrize("cost", COSTS)
-def test_distances_are_near_the_roots_of_the_costs(cost):
+def test_distances_are_near_the_roots_of_the_costs():
     rng = np.random.default_rng(0)
     rows = [[DAG.names[c] for c in rng.integers(0, len(DAG), n)] for n in rng.integers(0, 3, 80)]
     labels = Labels(rows, DAG)
-    found = embed_sets(labels, None, cost, 6, 100)
+    found = embed_sets(labels, None, 6, 100)
     counts = np.zeros(len(found.truth))
-    costs = COSTS[cost](labels, Labels.from_numbers(*sets_of(found.targets), DAG))  # (80, K)
+    costs = set_costs(labels, Labels.from_numbers(*sets_of(found.targets), DAG))  # (80, K)
     own = costs.argmin(axis=1)
     np.add.at(counts, own, 1)
     assert counts.tolist() == sorted(counts, reverse=True)  # the most frequent first
@@ -240,10 +236,10 @@ def test_keys_of_many_rows_are_computed_in_parts(monkeypatch):
 def test_rows_count_by_their_weights():
     rows = [["a/b/c"], ["f/g"], ["i"]]
     weights = np.array([1.0, 3.0, 0.0])
-    found = embed_sets(Labels(rows, TREE), weights, "hier-dist", 2, 2)
+    found = embed_sets(Labels(rows, TREE), weights, 2, 2)
     names = [TREE.names[int(np.flatnonzero(one)[-1])] for one in found.targets.numpy()]
     assert names == ["f/g", "a/b/c"]
-    twice = embed_sets(Labels([rows[0], *[rows[1]] * 3], TREE), None, "hier-dist", 2, 2)
+    twice = embed_sets(Labels([rows[0], *[rows[1]] * 3], TREE), None, 2, 2)
     FLOAT32.assert_close(found.truth, twice.truth)
 
 
@@ -285,14 +281,10 @@ def test_what_is_refused():
         CLEMSHead(3, TREE, temperature=0)
     with pytest.raises(HierlearnError, match="at most 4,096 label sets can have points, not 5,000"):
         CLEMSHead(3, TREE, sets=5000)
-    with pytest.raises(HierlearnError, match="nearest must be true or false, not 'no'"):
-        CLEMSHead(3, TREE, nearest="no")
     with pytest.raises(HierlearnError, match="sets must be an integer of at least 1, not 'x'"):
         train(data, Plan(recipe="clems", head_options={"sets": "x"}))
     with pytest.raises(HierlearnError, match="sets must be an integer of at least 1, not 0"):
         CLEMSHead(3, TREE, sets=0)
-    with pytest.raises(HierlearnError, match="unknown cost 'height'"):
-        CLEMSHead(3, TREE, cost="height")
     assert LabelSpace.of(TREE) == LabelSpace(TREE)
     head = CLEMSHead(3, TREE)
     with pytest.raises(HierlearnError, match="have no points yet, so nothing would be learned"):

@@ -132,16 +132,15 @@ def test_the_recipe_learns_and_its_model_answers_again(given, tmp_path):
     numbers = rng.integers(0, 5, 240)
     inputs = rng.normal(size=(240, 4)) * 0.3 + np.eye(5, 4)[numbers] * 3
     data = Dataset(inputs, [[CLASSES[one]] for one in numbers], TREE)
-    lines = [f"{name},{','.join(map(str, rng.normal(size=6)))}" for name in CLASSES]
-    (tmp_path / "v.csv").write_text("\n".join(["class,a,b,c,d,e,f", *lines]))
+    np.save(tmp_path / "v.npy", rng.normal(size=(len(CLASSES), 6)))
     plan = Plan(
         recipe="devise",
         network_options={"width": 32},
-        head_options={"vectors": str(tmp_path / "v.csv")} if given else {},
+        head_options={"vectors": str(tmp_path / "v.npy")} if given else {},
         settings={"epochs": 12, "batch_size": 60, "learning_rate": 0.01, "ensemble_size": 2},
     )
     trained = train(data, plan, out=tmp_path / "model")
-    (tmp_path / "v.csv").unlink()
+    (tmp_path / "v.npy").unlink()
     p = trained.probabilities(inputs)
     leaves = TREE.leaves.tolist()
     found = [TREE.names[leaves[one]] for one in p[:, leaves].argmax(1).tolist()]
@@ -156,7 +155,7 @@ def test_a_model_folder_names_no_file_of_label_vectors(tmp_path):
     train(data, plan, out=tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text())
-    config["network"]["heads"]["main"]["options"] = {"vectors": str(tmp_path / "secret.csv")}
+    config["network"]["heads"]["main"]["options"] = {"vectors": str(tmp_path / "secret.npy")}
     write_config(path, config)
     with pytest.raises(CheckpointError, match="of a saved head devise are 'saved', not '/"):
         load(tmp_path / "model")

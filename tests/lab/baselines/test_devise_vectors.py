@@ -1,7 +1,6 @@
 """Label vectors: inner products against loops, fewer dimensions, and files of vectors."""
 
 import random
-import re
 
 import numpy as np
 import pytest
@@ -83,32 +82,13 @@ def test_files_of_vectors(tmp_path):
     wanted = every[SPACE.terminals] / np.linalg.norm(every[SPACE.terminals], axis=1)[:, None]
     np.save(tmp_path / "all.npy", every)
     np.save(tmp_path / "terminal.npy", every[SPACE.terminals])
-    lines = [f"{name},{','.join(map(str, row))}" for name, row in zip(TREE.names, every)]  # noqa: B905
-    (tmp_path / "named.csv").write_text("\n".join(["class,x,y,z", *reversed(lines)]))
-    for name in ("all.npy", "terminal.npy", "named.csv"):
+    for name in ("all.npy", "terminal.npy"):
         np.testing.assert_allclose(read_vectors(tmp_path / name, SPACE), wanted, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("class,x\na,1\n", "has no vector of the terminal class 'h'; write one row for each"),
-        ("class,x\na,1\na,2\n", "line 3: a second vector of 'a'; keep one"),
-        ("class,x\na,one\n", "line 2: the vector of 'a' holds something else than 1 number"),
-        ("class,x\nz,1\n", "v.csv, line 2: unknown label 'z' (of 8 classes); remove the row"),
-        ("class\na\n", "has 1 column, but label vectors are the name of a class and one column"),
-        ("class,x\na,0\nh,1\na/e,1\nf/g,1\na/b/c,1\na/b/d,1\n", "no direction for the class 'a'"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_refused(text, message, tmp_path):
-    (tmp_path / "v.csv").write_text(text)
-    with pytest.raises(HierlearnError, match=re.escape(message)):
-        read_vectors(tmp_path / "v.csv", SPACE)
 
 
 def test_a_matrix_of_other_rows_or_another_file_is_refused(tmp_path):
     np.save(tmp_path / "v.npy", np.ones((3, 2)))
     with pytest.raises(DataError, match="has 3 label vectors, but the classes are 8, or 6 of term"):
         read_vectors(tmp_path / "v.npy", SPACE)
-    with pytest.raises(DataError, match=r"files that end in .npy, .safetensors, .csv or .tsv"):
+    with pytest.raises(DataError, match=r"files that end in .npy or .safetensors"):
         read_vectors(tmp_path / "v.txt", SPACE)

@@ -14,31 +14,23 @@ Of any other output the point of a label set is the set itself, and z the
 probabilities of the classes: l(i) = sum over j of (p_ij - y_ij)^2, the Brier score. These points
 embed the Hamming cost without any stress.
 
-Costs of label sets: what answering one set costs where another is true.
-
-    hier-dist   the mean height of the lowest common ancestor of each answered class and the nearest
-                true one, averaged with that of each true class and the nearest answered one
-    hamming     the classes, ancestors included, that are in one of the two sets
-    hier-f1     1 - 2 |Y and Y'| / (|Y| + |Y'|), of the sets with their ancestors
-
-A set is its most specific classes; equal classes cost nothing, and against a set without any class
-each costs the height of the root. For rows with one path ``hier-dist`` is the HierDist of the
-metrics with ``correct_cost="zero"``. All three are symmetric.
-
-``COSTS`` maps a name to a function from two collections of S and K sets to their (S, K) costs.
+The cost is the mean height of the lowest common ancestor of each answered class and the nearest
+true one, averaged with that of each true class and the nearest answered one. A set is its most
+specific classes; equal classes cost nothing, and against a set without any class each costs the
+height of the root. For rows with one path it is the HierDist of the metrics with
+``correct_cost="zero"``. It is symmetric.
 
 The node probabilities of an embedding between label points:
 
-    w_k = softmax over sets k of -|z - u_k|^2 / temperature
+    w_k = 1/2 [k is nearest] + 1/2 softmax over sets k of -|z - u_k|^2 / temperature
     p   = sum over k of w_k y_k,      1 - p = sum over k of w_k (1 - y_k)
 
 with u_k the point of set k as an answer and y_k its closed targets. Each set also has a point t_k
 as the truth: what an embedding is trained towards. p is a convex mixture of
 closed label sets: no class is more probable than its parents, in any tree or DAG.
-
-With ``nearest`` the nearest u_k gets half of the weight, and all share the other half as above: p
-exceeds 1/2 for the classes of the nearest set and for no other. Decisions at 1/2, and the most
-probable leaf of sets with one path, are then those of the nearest point, exactly.
+ p exceeds 1/2 for the classes
+of the nearest set and for no other: decisions at 1/2, and the most probable leaf of sets with one
+path, are those of the nearest point, exactly.
 
 The points are those of the distinct label sets of the training rows:
 
@@ -63,14 +55,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from hierlearn.errors import HierlearnError, arg, unknown_name
+from hierlearn.errors import HierlearnError, arg
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.structure import row_chunks
 from hierlearn.links import Head
@@ -78,17 +70,16 @@ from hierlearn.links.output import HALF_PRECISION, HeadOutput, safe_log
 from hierlearn.losses.loss import Loss
 from hierlearn.memory.store import LabelSets, labels_of, take_rows
 from hierlearn.networks.inputs import SparseRows
-from hierlearn.networks.layers import Dense, check_flag, check_size
+from hierlearn.networks.layers import Dense, check_size
 from hierlearn.training.recipes import Recipe, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy import Hierarchy
     from hierlearn.hierarchy.labels import Labels
-    from hierlearn.hierarchy.structure import Ints
 
     Costs = NDArray[np.float32]
     Floats = NDArray[np.float64]
@@ -96,7 +87,6 @@ if TYPE_CHECKING:
 
 MOST_SETS = 4096  # label sets with points of their own
 MOST_ENTRIES = 1 << 26  # of their targets, a matrix of floats
-BITS = 8  # classes per byte of ``codes``
 KEYED = 1 << 24  # targets whose keys are computed at once
 ITERATIONS = 100
 TOLERANCE = 1e-3  # of the stress, in one step
@@ -112,9 +102,7 @@ class CLEMSHead(Head):
         features: F, the width of the features.
         label_space: what can be predicted, or a Hierarchy.
         size: D, the dimensions of a point.
-        cost: a name of COSTS: what answering one set costs where another is true.
         temperature: of the weights of the sets, relative to the mean cost of two training rows.
-        nearest: answer the nearest set, as the paper does; else the mixture of all of them.
         sets: how many label sets have points, at most; the most frequent ones are kept. Where the
             head is trained by its name, None is all, up to 4,096; else 1.
 
@@ -130,15 +118,11 @@ class CLEMSHead(Head):
         label_space: LabelSpace | Hierarchy,
         *,
         size: int = 64,
-        cost: str = "hier-dist",
         temperature: float = 0.1,
-        nearest: bool = True,
         sets: int | None = None,
     ) -> None:
         super().__init__()
         check_size(size=size, **({} if sets is None else {"sets": sets}))
-        check_flag(nearest=nearest)
-        find_cost(cost)
         if not 0 < temperature < math.inf:
             raise HierlearnError(
                 f"{arg('temperature')} must be a number above 0, not {temperature!r}"
@@ -147,8 +131,7 @@ class CLEMSHead(Head):
         if sets is not None and sets > most:
             raise HierlearnError(f"at most {most:,} label sets can have points, not {sets:,}")
         self.linear = Dense(features, size)
-        self.points = LabelPoints(label_space, size, sets or 1, nearest=nearest)
-        self.cost = cost
+        self.points = LabelPoints(label_space, size, sets or 1)
         self.temperature = temperature
 
     def forward(self, features: Tensor | SparseRows) -> EmbeddedOutput:
@@ -166,7 +149,7 @@ class CLEMSHead(Head):
             weights: (N,) how much each row counts; None for all alike.
             shared: the points that other heads have found.
         """
-        key = ("clems", self.cost, self.points.size, self.points.truth.shape[-2])
+        key = ("clems", self.points.size, self.points.truth.shape[-2])
         if key not in shared:
             shared[key] = embed_sets(labels, weights, *key[1:])
         found: Fitted = shared[key]
@@ -259,68 +242,30 @@ class CLEMSLoss(Loss):
         return targets.shape[-2]
 
 
+def set_costs(truth: Labels, answers: Labels) -> Costs:
+    """Return (S, K) what answering one set costs where another is true; see above."""
+    return (mean_heights(truth, answers) + mean_heights(answers, truth).T) * np.float32(0.5)
+
+
 def mean_heights(sets: Labels, others: Labels) -> Costs:
-    """Return (S, K) the mean height, over the classes of a set, to the nearest of another."""
-    heights = nearest_heights(others)  # (K, C)
-    sizes = np.diff(sets.terminal[0])
-    shares = np.repeat(1 / np.maximum(sizes, 1), sizes)
-    found = np.asarray(csr(sets.terminal, len(sets.hierarchy), shares) @ heights.T)
-    empty = sizes == 0
-    found[empty] = np.where(np.diff(others.terminal[0]) == 0, 0, sets.hierarchy.root_height)
-    return found.astype(np.float32)
+    """Return (S, K) the mean height, over the classes of a set, to the nearest of another.
 
-
-def nearest_heights(sets: Labels) -> Costs:
-    """Return (K, C) the height of the lowest common ancestor of each class and each set.
-
-    It is the lowest of the class and its ancestors that a closed set contains: in a DAG, too, where
-    several are common.
+    The lowest common ancestor of a class and a set is the lowest of the class and its ancestors
+    that the closed set contains: in a DAG, too, where several are common.
     """
     hierarchy = sets.hierarchy
     own = torch.tensor(hierarchy.heights, dtype=torch.float32)
-    heights = torch.where(sets.targets(), own, float(hierarchy.root_height))
-    heights = -hierarchy.max_down(-heights)
-    offsets, numbers = sets.terminal
-    rows = np.repeat(np.arange(len(sets)), np.diff(offsets))
+    heights = torch.where(others.targets(), own, float(hierarchy.root_height))
+    heights = -hierarchy.max_down(-heights)  # (K, C)
+    offsets, numbers = others.terminal
+    rows = np.repeat(np.arange(len(others)), np.diff(offsets))
     heights[torch.from_numpy(rows), torch.from_numpy(numbers)] = 0.0
-    return heights.numpy()
-
-
-def set_costs(truth: Labels, answers: Labels, *, f1: bool) -> Costs:
-    """Return (S, K) how many classes are in one set only; or 1 - F1, 0 of two empty sets."""
-    classes = len(truth.hierarchy)
-    both = (csr(truth.closed, classes) @ csr(answers.closed, classes).T).toarray()
-    shared: Costs = both.astype(np.float32)
-    lengths = np.diff(truth.closed[0])[:, None] + np.diff(answers.closed[0])
-    sizes: Costs = lengths.astype(np.float32)
-    if f1:
-        return np.where(sizes == 0, 0, 1 - 2 * shared / np.maximum(sizes, 1)).astype(np.float32)
-    return sizes - 2 * shared
-
-
-def csr(sets: tuple[Ints, Ints], classes: int, values: Any = None) -> Any:
-    """Return sets given as offsets and class numbers as a sparse (S, C) matrix."""
-    from scipy.sparse import csr_array
-
-    offsets, numbers = sets
-    data = np.ones(len(numbers)) if values is None else values
-    return csr_array((data.astype(np.float32), numbers, offsets), (len(offsets) - 1, classes))
-
-
-COSTS: dict[str, Callable[[Labels, Labels], Costs]] = {
-    # The heights of lowest common ancestors, averaged over both directions.
-    "hier-dist": lambda truth, answers: (
-        (mean_heights(truth, answers) + mean_heights(answers, truth).T) * np.float32(0.5)
-    ),
-    "hamming": partial(set_costs, f1=False),
-    "hier-f1": partial(set_costs, f1=True),
-}
-
-
-def find_cost(name: str) -> Callable[[Labels, Labels], Costs]:
-    if name not in COSTS:
-        raise HierlearnError(unknown_name("cost", name, COSTS))
-    return COSTS[name]
+    sizes = np.diff(sets.terminal[0])
+    shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+    table = csr_array((shares, sets.terminal[1], sets.terminal[0]), (len(sizes), len(hierarchy)))
+    found = np.asarray(table @ heights.numpy().T)
+    found[sizes == 0] = np.where(np.diff(offsets) == 0, 0, hierarchy.root_height)
+    return found.astype(np.float32)
 
 
 class LabelPoints(nn.Module):
@@ -330,60 +275,49 @@ class LabelPoints(nn.Module):
         label_space: what can be predicted, or a Hierarchy.
         size: D, the dimensions of a point.
         sets: K.
-        nearest: give the nearest set half of the weight.
 
     Attributes:
         truth: (K, D) the points t; with a first axis for the members of an ensemble, who have
             the same ones.
         answers: (K, D) the points u.
-        codes: (K, C / 8) the classes of each set, 8 per byte.
+        targets: (K, C) bool, the closed label sets.
         temperature: (1,).
         is_set: whether the points were set, or loaded.
     """
 
     truth: Tensor
     answers: Tensor
-    codes: Tensor
+    targets: Tensor
     temperature: Tensor
     factors: Tensor
-    targets: Tensor
     keys: Tensor
     set_of_key: Tensor
 
-    def __init__(
-        self,
-        label_space: LabelSpace | Hierarchy,
-        size: int,
-        sets: int = 1,
-        *,
-        nearest: bool = True,
-    ) -> None:
+    def __init__(self, label_space: LabelSpace | Hierarchy, size: int, sets: int = 1) -> None:
         super().__init__()
         self.hierarchy = LabelSpace.of(label_space).hierarchy
         self.size = size
-        self.nearest = nearest
         self.members: int | None = None
         self.is_set = False
         classes = len(self.hierarchy)
-        width = -(-classes // BITS)
         self.register_buffer("truth", torch.zeros(sets, size))
         self.register_buffer("answers", torch.zeros(sets, size))
-        self.register_buffer("codes", torch.zeros(sets, width, dtype=torch.uint8))
+        self.register_buffer("targets", torch.zeros(sets, classes, dtype=torch.bool))
         self.register_buffer("temperature", torch.ones(1))
         draw = torch.Generator().manual_seed(0)
         factors = torch.randint(1 << 62, (classes,), generator=draw, device="cpu")
-        self.register_buffer("factors", factors.to(self.codes.device), persistent=False)
-        self._unpack()
+        self.register_buffer("factors", factors.to(self.truth.device), persistent=False)
+        self._set_keys()
 
     @classmethod
     def stack(cls, several: Sequence[LabelPoints]) -> LabelPoints:
         """Return the points of all members; they are the same."""
         first = several[0]
-        new = cls(first.hierarchy, first.size, len(first.truth), nearest=first.nearest)
+        new = cls(first.hierarchy, first.size, len(first.truth))
         new.members, new.is_set = len(several), first.is_set
-        for name in ("truth", "answers", "codes", "temperature"):
+        for name in ("truth", "answers", "targets", "temperature"):
             setattr(new, name, torch.stack([getattr(one, name) for one in several]))
-        new._unpack()
+        new._set_keys()
         return new
 
     @torch.no_grad()
@@ -405,11 +339,10 @@ class LabelPoints(nn.Module):
             known: (S,) the keys of more sets, and (S,) the numbers of the points that stand for
                 them in training.
         """
-        packed = np.packbits(targets.cpu().numpy(), axis=1)
         values = {
             "truth": truth.to(self.truth),
             "answers": answers.to(self.answers),
-            "codes": torch.from_numpy(packed).to(self.codes.device),
+            "targets": targets.to(self.targets),
             "temperature": torch.full_like(self.temperature.view(-1)[:1], temperature),
         }
         for name, value in values.items():
@@ -417,32 +350,19 @@ class LabelPoints(nn.Module):
                 value = value.expand(self.members, *value.shape).clone()
             setattr(self, name, value)
         self.is_set = True
-        self._unpack()
-        if known is not None:
-            self._set_keys(
-                torch.cat([self.keys_of(targets.to(self.factors.device)), known[0]]), known[1]
-            )
-
-    # ------------------------------------------------------------------ what follows from codes
+        self._set_keys(known)
 
     def _first(self, values: Tensor) -> Tensor:
         """Return what all members have in common."""
         return values if self.members is None else values[0]
 
     @torch.no_grad()
-    def _unpack(self) -> None:
-        """Make the targets of the sets, and the keys by which they are found."""
-        codes, classes = self._first(self.codes), len(self.hierarchy)
-        places = torch.arange(BITS - 1, -1, -1, device=codes.device, dtype=torch.uint8)
-        bits = (codes[:, :, None] >> places) & 1
-        flags = bits.reshape(len(codes), -1)[:, :classes]
-        self.register_buffer("targets", flags.to(self.truth.dtype), persistent=False)
-        self._set_keys(self.keys_of(flags), self.factors[:0])
-
-    def _set_keys(self, keys: Tensor, stand_ins: Tensor) -> None:
-        """Set which point each label set has: those of the points, and then others."""
-        numbers = torch.arange(len(keys) - len(stand_ins), device=keys.device)
-        numbers = torch.cat([numbers, stand_ins.to(numbers)])
+    def _set_keys(self, known: tuple[Tensor, Tensor] | None = None) -> None:
+        """Set which point each label set has: those of the points, and then others; see ``set``."""
+        keys = self.keys_of(self._first(self.targets))
+        numbers = torch.arange(len(keys), device=keys.device)
+        if known is not None:
+            keys, numbers = torch.cat([keys, known[0]]), torch.cat([numbers, known[1].to(numbers)])
         order = keys.argsort(stable=True)
         self.register_buffer("keys", keys[order], persistent=False)
         self.register_buffer("set_of_key", numbers[order], persistent=False)
@@ -457,12 +377,12 @@ class LabelPoints(nn.Module):
         return torch.cat([((part > 0) * self.factors).sum(dim=-1) for part in parts], dim=-1)
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
-        before = self.codes.clone()
+        before = self.targets.clone()
         super()._load_from_state_dict(*args, **options)
         self.is_set = True
-        same = before.shape == self.codes.shape and not before.is_meta
-        if not same or not torch.equal(before, self.codes):  # else stand-ins stay, to train on
-            self._unpack()
+        same = before.shape == self.targets.shape and not before.is_meta
+        if not same or not torch.equal(before, self.targets):  # else stand-ins stay, to train on
+            self._set_keys()
 
     # ------------------------------------------------------------------ the points in use
 
@@ -487,15 +407,13 @@ class LabelPoints(nn.Module):
         """Return (..., N, K) what each set counts; the rows sum to 1."""
         distances = self.squared_distances(embeddings)
         soft = (-distances / self._first(self.temperature).to(distances)).softmax(dim=-1)
-        if not self.nearest:
-            return soft
         best = distances.argmin(dim=-1, keepdim=True)
         return soft / 2 + torch.zeros_like(soft).scatter(-1, best, 0.5)
 
     def log_probabilities(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
         """Return log p and log(1 - p) of every node, (..., N, C), of (..., N, D) embeddings."""
         weights = self.weights(embeddings)
-        targets = self.targets.to(weights.dtype)
+        targets = self._first(self.targets).to(weights.dtype)
         p, q = weights @ targets, weights @ (1 - targets)
         return safe_log(p / (p + q)), safe_log(q / (p + q))
 
@@ -575,14 +493,13 @@ class Fitted:
 
 
 def embed_sets(
-    labels: Labels, weights: Floats | None, cost: str, size: int, count: int, seed: int = 0
+    labels: Labels, weights: Floats | None, size: int, count: int, seed: int = 0
 ) -> Fitted:
     """Return the most frequent label sets as points.
 
     Args:
         labels: of the training rows.
         weights: (N,) how much each row counts; None for all alike.
-        cost: a name of COSTS.
         size: D.
         count: K, how many sets have points.
         seed: of where the points begin. It is that of no training, so that members of an ensemble,
@@ -595,8 +512,12 @@ def embed_sets(
         labels_of(take_rows(*sets.sets.terminal, part), sets.sets)
         for part in (order[:count], order[count:])
     )
-    costs = torch.from_numpy(find_cost(cost)(kept, kept))
-    stand_ins = nearest_sets(others, kept, cost)
+    costs = torch.from_numpy(set_costs(kept, kept))
+    stand_ins = torch.zeros(0, dtype=torch.int64)  # that cost least where the others are true
+    for begin in range(0, len(others), count):
+        part = take_rows(*others.terminal, np.arange(begin, min(begin + count, len(others))))
+        nearest = torch.from_numpy(set_costs(labels_of(part, others), kept)).argmin(dim=1)
+        stand_ins = torch.cat([stand_ins, nearest])
     counts = torch.from_numpy(rows[order[:count]]).float()
     counts.index_add_(0, stand_ins, torch.from_numpy(rows[order[count:]]).float())
     start = classical_start(costs, size, seed)
@@ -619,17 +540,6 @@ def embed_sets(
         mean_cost=float(shares @ costs @ shares),
         stress=stress,
     )
-
-
-def nearest_sets(others: Labels, kept: Labels, cost: str) -> Tensor:
-    """Return, for each of some sets, the number of the one that costs least where it is true."""
-    function, step = find_cost(cost), len(kept)
-    found = [torch.zeros(0, dtype=torch.int64)]
-    for begin in range(0, len(others), step):
-        numbers = np.arange(begin, min(begin + step, len(others)))
-        part = labels_of(take_rows(*others.terminal, numbers), others)
-        found.append(torch.from_numpy(function(part, kept)).argmin(dim=1))
-    return torch.cat(found)
 
 
 def smacof_between(

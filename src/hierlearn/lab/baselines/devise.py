@@ -53,8 +53,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.errors import DataError, HierlearnError, LabelError, plural, shown
-from hierlearn.files.rows import read_rows
+from hierlearn.errors import DataError, HierlearnError, plural, shown
 from hierlearn.files.tensors import ENDINGS, read_matrix
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.propagate import LOG_ZERO
@@ -85,7 +84,6 @@ LARGEST = 1024  # dimensions, unless more are asked for
 DENSE = 2048  # terminal classes up to which all eigenvectors are computed
 ITERATIONS = 8  # of the randomized decomposition beyond
 SMALLEST = 1e-6  # the length of a vector that its class has lost
-TABLES = (".csv", ".tsv")
 
 
 class LabelVectors(nn.Module):
@@ -409,25 +407,20 @@ def read_vectors(path: Path | str, label_space: LabelSpace | Hierarchy) -> Float
 
     Args:
         path: a .npy or .safetensors file with one row per class, or per terminal class, in the
-            order of the hierarchy; or a .csv or .tsv file with a header, the name of a class in the
-            first column and one column per dimension.
+            order of the hierarchy.
         label_space: what can be predicted, or a Hierarchy.
 
     Raises:
         DataError: naming the file, and the class that has no vector, or one that is 0.
     """
     path, space = Path(path), LabelSpace.of(label_space)
-    if path.suffix.lower() in TABLES:
-        found = table_vectors(path, space)
-    elif path.suffix.lower() in ENDINGS:
-        found = read_matrix(path).astype(np.float64)
-        if len(found) == len(space):
-            found = found[space.terminals]
-    else:
+    if path.suffix.lower() not in ENDINGS:
         raise DataError(
-            f"{path}: label vectors are read from files that end in "
-            f"{', '.join((*ENDINGS, TABLES[0]))} or {TABLES[1]}"
+            f"{path}: label vectors are read from files that end in {' or '.join(ENDINGS)}"
         )
+    found = read_matrix(path).astype(np.float64)
+    if len(found) == len(space):
+        found = found[space.terminals]
     return unit_rows(found, space, f"{path} has")
 
 
@@ -455,39 +448,6 @@ def unit_rows(found: Floats, space: LabelSpace, where: str = "there are") -> Flo
         )
     divided: Floats = found / lengths[:, None]
     return divided
-
-
-def table_vectors(path: Path, space: LabelSpace) -> Floats:
-    """Return (T, D) the vectors of a table of names and numbers."""
-    header, rows = read_rows(path)
-    if len(header) < 2:
-        raise DataError(
-            f"{path} has {plural(len(header), 'column')}, but label vectors are the name of a "
-            f"class and one column per dimension"
-        )
-    found = np.full((len(space), len(header) - 1), np.nan)
-    for line, (name, *cells) in rows:
-        try:
-            number = space.hierarchy.index(name)
-        except LabelError as error:
-            raise DataError(f"{path}, line {line}: {error}; remove the row") from None
-        if not np.isnan(found[number, 0]):
-            raise DataError(f"{path}, line {line}: a second vector of {name!r}; keep one")
-        try:
-            found[number] = [float(cell) for cell in cells]
-        except ValueError:
-            raise DataError(
-                f"{path}, line {line}: the vector of {name!r} holds something else than "
-                f"{plural(len(header) - 1, 'number')}"
-            ) from None
-    missing = np.flatnonzero(np.isnan(found[space.terminals]).any(axis=1))
-    if len(missing):
-        raise DataError(
-            f"{path} has no vector of the terminal class {space.terminal_names[missing[0]]!r}; "
-            f"write one row for each"
-        )
-    kept: Floats = found[space.terminals]
-    return kept
 
 
 DEVISE = Recipe(

@@ -171,9 +171,6 @@ def early_heads(
     return Network(encoder, heads, {EARLY: own})
 
 
-early_heads.search_space = {"depth": (2, 3), "weight": (0.3, 1.0)}  # type: ignore[attr-defined]  # values worth trying
-
-
 def early_heads_rule(facts: Facts) -> Mapping[str, Any]:
     """Return the settings of a network with early heads.
 

@@ -214,10 +214,6 @@ def hmcn_r(
     return hmcn(RecurrentEncoder, label_space, inputs, link, {"width": width, "dropout": dropout})
 
 
-for _factory in (hmcn_f, hmcn_r):
-    _factory.search_space = {"width": (384, 800), "dropout": (0.25, 0.6)}  # type: ignore[attr-defined]  # values worth trying
-
-
 class BatchNorm(nn.Module):
     """Normalize every feature over the rows of a batch: (N, K), or (M, N, K) for members.
 

@@ -132,9 +132,6 @@ def hmc_lmlp(
     return LocalMLPs(inputs.width, label_space, width=width, dropout=dropout, use_inputs=use_inputs)
 
 
-hmc_lmlp.search_space = {"width": (200, 400), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying
-
-
 class MinLink(Link):
     """The minimum over ancestors, then a sigmoid; coherent on trees and DAGs."""
 

@@ -2,7 +2,7 @@
 
     l(i, j) = w_j bce(i, j),   w_j = 1 for the classes of the chosen task, else floor
     P(task k is chosen) = exp(|r_k| / temperature) / sum over tasks of the same
-    r_k = slope of the last scores x_k ("window"), or a x_kt' + (1 - a) r_k of gains ("online")
+    r_k = slope of the last scores of task k, divided by the largest slope
 
 Tasks are the levels of the taxonomy, or the subtrees of its top classes. A task whose score changes
 is learned, or forgotten, right now: either way it is worth training. The scores are those of the
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from hierlearn.errors import HierlearnError, unknown_name
-from hierlearn.losses.bases import zero_one
 from hierlearn.losses.bce import BCELoss
 from hierlearn.losses.checks import in_transform
 from hierlearn.training.recipes import Recipe, plain
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 
 Tasks = Literal["levels", "subtrees"]
-Reward = Literal["window", "online"]
-Score = Literal["loss", "accuracy"]
 
 
 def tasks_of(hierarchy: Hierarchy, tasks: Tasks) -> list[Tensor]:
@@ -61,19 +58,16 @@ def slopes(scores: Tensor) -> Tensor:
     return (times * scores.nan_to_num(0.0)).sum(dim=-1) / torch.where(spread > 0, spread, 1.0)
 
 
-def task_probabilities(rewards: Tensor, temperature: float, relative: bool = True) -> Tensor:
+def task_probabilities(rewards: Tensor, temperature: float) -> Tensor:
     """Return (..., T) how probable each task is: a Boltzmann distribution of the (..., T) rewards.
 
     Args:
-        rewards: of which only the size counts.
+        rewards: of which only the size counts, relative to the largest one.
         temperature: the higher, the closer to equal probabilities.
-        relative: divide the rewards by the largest, which makes them free of their unit.
     """
     sizes = rewards.abs()
-    if relative:
-        largest = sizes.amax(dim=-1, keepdim=True)
-        sizes = sizes / torch.where(largest > 0, largest, 1.0)
-    return torch.softmax(sizes / temperature, dim=-1)
+    largest = sizes.amax(dim=-1, keepdim=True)
+    return torch.softmax(sizes / torch.where(largest > 0, largest, 1.0) / temperature, dim=-1)
 
 
 class TeacherLoss(BCELoss):
@@ -85,14 +79,8 @@ class TeacherLoss(BCELoss):
     Args:
         label_space: what can be predicted, or a Hierarchy.
         tasks: "levels" of the taxonomy, or "subtrees" of its top classes.
-        reward: "window", the slope of the last ``window`` scores, or "online", a moving average of
-            gains in which the last counts 1 / ``window``.
-        score: "loss", minus the mean loss of a task's known entries, or "accuracy", the fraction of
-            them on the right side of 1/2.
         window: how many epochs the rewards look back, at least 2.
         temperature: of the choice, above 0.
-        relative: divide rewards by the largest; False is as printed, where the temperature has the
-            unit of the scores.
         floor: what the classes of other tasks keep, in [0, 1); 0 is as printed.
         options: ``link``, ``log_base``, ``reduction`` and ``validate``.
     """
@@ -113,33 +101,22 @@ class TeacherLoss(BCELoss):
         label_space: LabelSpace | Hierarchy,
         *,
         tasks: Tasks = "levels",
-        reward: Reward = "window",
-        score: Score = "loss",
         window: int = 5,
         temperature: float = 0.5,
-        relative: bool = True,
         floor: float = 0.3,
         **options: Unpack[BCEOptions],
     ) -> None:
         super().__init__(label_space, **options)
-        for name, value, known in (
-            ("tasks", tasks, Tasks),
-            ("reward", reward, Reward),
-            ("score", score, Score),
-        ):
-            if value not in get_args(known):
-                raise HierlearnError(unknown_name(name, str(value), get_args(known)))
+        if tasks not in get_args(Tasks):
+            raise HierlearnError(unknown_name("tasks", str(tasks), get_args(Tasks)))
         if not isinstance(window, int) or window < 2:
             raise HierlearnError(f"window must be an integer of at least 2 epochs, not {window!r}")
-        if not isinstance(relative, bool):
-            raise HierlearnError(f"relative must be true or false, not {relative!r}")
         if not temperature > 0:
             raise HierlearnError(f"temperature must be above 0, not {temperature}")
         if not 0 <= floor < 1:
             raise HierlearnError(f"floor must lie in [0, 1), not {floor}; 1 would train every task")
-        self.tasks, self.reward, self.score = tasks, reward, score
-        self.window, self.temperature = window, temperature
-        self.relative, self.floor = relative, floor
+        self.tasks, self.window = tasks, window
+        self.temperature, self.floor = temperature, floor
         self.classes_of_tasks = tasks_of(self.hierarchy, tasks)
         self.register_buffer("seeds", torch.zeros((), dtype=torch.int64))
         self.set_members(None)
@@ -155,10 +132,7 @@ class TeacherLoss(BCELoss):
         losses = self.losses(output, targets, mask)  # elementwise: members need no flattening
         if torch.compiler.is_compiling() or not in_transform():
             with torch.no_grad():
-                measured = losses.detach()
-                if self.score == "accuracy":
-                    measured = zero_one(output.log_p, output.log_not_p, targets)
-                self.gather(measured, mask, weight)
+                self.gather(losses.detach(), mask, weight)
         chosen = self.selected.to(losses.dtype) * (1 - self.floor) + self.floor
         return self.reduce(losses * chosen[..., None, :], targets, mask, weight)
 
@@ -188,14 +162,13 @@ class TeacherLoss(BCELoss):
         """Make room for the teachers of ``count`` members; None for a network alone."""
         lead = () if count is None else (count,)
         classes, device = len(self.hierarchy), self.seeds.device
-        places = self.window if self.reward == "window" else 1
         number, tasks = torch.zeros(lead, dtype=torch.float64), len(self.classes_of_tasks)
         state = {
             "seeds": torch.zeros(lead, dtype=torch.int64),
             "epoch": torch.zeros((), dtype=torch.int64),
             "selected": torch.zeros(*lead, classes, dtype=torch.bool),
             "rewards": number[..., None].repeat_interleave(tasks, dim=-1),
-            "scores": torch.full((*lead, tasks, places), torch.nan, dtype=torch.float64),
+            "scores": torch.full((*lead, tasks, self.window), torch.nan, dtype=torch.float64),
             "epoch_losses": number[..., None].repeat_interleave(classes, dim=-1),
             "epoch_counts": number[..., None].repeat_interleave(classes, dim=-1),
         }
@@ -215,17 +188,8 @@ class TeacherLoss(BCELoss):
             for one in (self.epoch_losses, self.epoch_counts)
         )
         score = torch.where(counts > 0, -sums / counts.clamp_min(1e-300), torch.nan)
-        scores, rewards = self.scores.cpu(), self.rewards.cpu()
-        if self.reward == "window":
-            scores = torch.cat([scores[..., 1:], score[..., None]], dim=-1)
-            rewards = slopes(scores)
-        else:
-            gains = score - scores[..., 0]
-            averaged = rewards + (gains - rewards) / self.window
-            rewards = torch.where(gains.isnan(), rewards, averaged)
-            scores = torch.where(score.isnan(), scores[..., 0], score)[..., None]
-        self.scores.copy_(scores)
-        self.rewards.copy_(rewards)
+        self.scores.copy_(torch.cat([self.scores.cpu()[..., 1:], score[..., None]], dim=-1))
+        self.rewards.copy_(slopes(self.scores))
         self.epoch_losses.zero_()
         self.epoch_counts.zero_()
         self.epoch.add_(1)
@@ -234,7 +198,7 @@ class TeacherLoss(BCELoss):
     @property
     def probabilities(self) -> Tensor:
         """(T,) or (M, T), how probable each task was when that of this epoch was chosen."""
-        return task_probabilities(self.rewards, self.temperature, self.relative)
+        return task_probabilities(self.rewards, self.temperature)
 
     def choose(self) -> None:
         """Draw the task of this epoch; the same again for the same seed, epoch and rewards."""
@@ -254,8 +218,8 @@ class TeacherLoss(BCELoss):
     def extra_repr(self) -> str:
         """Name the choices when the module is printed."""
         return (
-            f"{super().extra_repr()}, tasks={self.tasks!r}, reward={self.reward!r}, "
-            f"score={self.score!r}, temperature={self.temperature}, floor={self.floor}"
+            f"{super().extra_repr()}, tasks={self.tasks!r}, temperature={self.temperature}, "
+            f"floor={self.floor}"
         )
 
 

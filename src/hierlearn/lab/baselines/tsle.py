@@ -196,9 +196,6 @@ def tsle(
     return Network(rows, head)
 
 
-tsle.search_space = {"size": (256, 512), "dropout": (0.25, 0.5)}  # type: ignore[attr-defined]  # values worth trying
-
-
 RANK_MARGIN = 1.0  # by which the score of a label should exceed others
 
 
