@@ -67,6 +67,22 @@ class Table(RichTable):
         super().add_row(*(Text(one) if isinstance(one, str) else one for one in cells), **more)
 
 
+def print_table(
+    console: RichConsole,
+    heads: Iterable[Any],
+    rows: Iterable[Iterable[Any]],
+    title: str | None = None,
+    left: int = 1,
+) -> None:
+    """Print a table, some columns to the left, the others to the right."""
+    table = Table(title)
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def print_plain(console: RichConsole, *lines: str) -> None:
     """Print lines; a line break inside one is escaped, as it came with a name."""
     text = "\n".join(map(printable, lines))

@@ -90,12 +90,9 @@ def test_train_evaluate_predict(files, call):
     assert 0.8 < figures["process"]["fmax"] <= 1
     assert figures["process"]["f1"] <= figures["process"]["fmax"]
 
-    said = call("cafa threshold model genes.csv --out tuned")
-    assert said.startswith("threshold 0.")
-    stored = json.loads((files / "tuned" / "config.json").read_text())["decoder"]
-    assert stored["name"] == "coherent"
-    assert f"threshold {stored['options']['threshold']:.2f}: fmax" in said
-    assert "decoder coherent at threshold" in call("predict tuned genes.csv --out answers.csv")
+    assert "decoder coherent at threshold 0.3" in call(
+        "predict model genes.csv --decoder coherent --threshold 0.3 --out answers.csv"
+    )
 
     said = call("cafa predict model genes.csv --min-score 0.2 --max-terms 3 --out scores.tsv")
     lines = [line.split("\t") for line in (files / "scores.tsv").read_text().splitlines()]
@@ -106,7 +103,7 @@ def test_train_evaluate_predict(files, call):
     assert {term for _, term, _ in lines} <= set(TERMS)
 
 
-def test_prune_and_restrict(files, call):
+def test_prune(files, call):
     said = call(
         f"prune go.obo.gz --data genes.csv {JOIN} --unknown skip --min-rows 20 --out s.json"
     )
@@ -119,9 +116,9 @@ def test_prune_and_restrict(files, call):
     assert "5 classes in 2 levels" in said
     assert "pruned labels" in call.warned
 
-    call("restrict go.obo.gz --namespace function --depth 2 --out f.json")
+    call("prune go.obo.gz --namespace function --depth 2 --out f.json")
     assert set(json.loads((files / "f.json").read_text())["names"]) == {"GO:6", "GO:7", "GO:8"}
-    call("restrict go.obo.gz --below GO:2 --relationships is_a --out b.json")
+    call("prune go.obo.gz --below GO:2 --relationships is_a --out b.json")
     part = set(json.loads((files / "b.json").read_text())["names"])
     assert part == {"GO:1", "GO:2", "GO:3", "GO:4", "GO:5"}  # GO:4 needs its parents
 
@@ -129,15 +126,15 @@ def test_prune_and_restrict(files, call):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("restrict go.obo.gz --namespace proces --out x.json", "unknown namespace 'proces'"),
-        ("restrict go.obo.gz --below GO:77 --out x.json", "unknown label 'GO:77'"),
+        ("prune go.obo.gz --namespace proces --out x.json", "unknown namespace 'proces'"),
+        ("prune go.obo.gz --below GO:77 --out x.json", "unknown label 'GO:77'"),
         (
-            "restrict go.obo.gz --namespace function --below GO:2 --out x.json",
+            "prune go.obo.gz --namespace function --below GO:2 --out x.json",
             "no class is left; choose other values of --namespace, --below and --depth",
         ),
-        ("restrict go.obo.gz --out go.obo.gz", "go.obo.gz is an input; write to another file"),
+        ("prune go.obo.gz --out go.obo.gz", "go.obo.gz is an input; write to another file"),
         (
-            "restrict go.obo.gz --relationships part_of --out x.json",
+            "prune go.obo.gz --relationships part_of --out x.json",
             "no term has the relationship 'part_of'; the file has 'is_a'",
         ),
         (

@@ -140,8 +140,7 @@ OPTION = re.compile(r"(?<![\w(-])--[a-z][a-z-]+")
 OF_OTHER_TOOLS = (
     "download.py",
     "packages.py",
-    "suite_page.py",
-)  # options of pip and npm, names in CSS
+)  # options of pip and npm
 
 
 def messages(tree):

@@ -24,7 +24,6 @@ REFUSALS = [
     ("compare rows.csv --label class --metrics ,", "names nothing"),
     ("compare rows.csv --label class --split part --test-fraction 0.3", "has a split 'test'"),
     ("compare rows.csv --label class --split part --valid-fraction 0.3", "has a split 'valid'"),
-    ("compare rows.csv --label class --trials 3", "--trials goes with --tune"),
     ("compare rows.csv --label class --engine daks", "unknown engine 'daks'; did you mean 'dask'"),
     ("noise rows.csv --label class --address a:1", "--address needs an engine with workers else"),
     (

@@ -22,12 +22,11 @@ from lab.rank_studies import studies
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning is an answer like any other
 SITUATIONS = {
     "bench": [
-        "bench --batch-size 2 --rounds 1 --classes 9 --depth 2 --losses bce",
+        "bench --batch-size 2 --rounds 1 --dataset-option rows=40 --timed-epochs 0 --losses bce",
         "bench rows.csv --label class --split part --rounds 1 --losses bce --timed-epochs 1",
     ],
     "cafa evaluate": ["cafa evaluate model rows.csv --rows test"],
     "cafa predict": ["cafa predict model rows.csv --id-column key --out a.tsv"],
-    "cafa threshold": ["cafa threshold model rows.csv --rows test --out kept"],
     "compare": [
         "compare rows.csv --label class --split part --methods bce",
     ],
@@ -50,7 +49,6 @@ SITUATIONS = {
     "remap": ["remap model --hierarchy tree.csv --out moved"],
     "remember": ["remember model rows.csv --rows test --out bigger"],
     "report": ["report model --data rows.csv --rows test"],
-    "restrict": ["restrict tree.csv --out part.json"],
     "train": [
         "train rows.csv --label class --split part --out new",
         "train texts.csv --label class --text words --out new",
@@ -148,9 +146,9 @@ def stop(name):
     return instead
 
 
-def untuned(dataset, candidates, how, protocol, **more):
+def untuned(dataset, candidates, trials, protocol, **more):
     """Take the place of a search."""
-    return {"by_candidate": {}, "network": protocol.network, "trials": [how, protocol.trials]}
+    return {"by_candidate": {}, "trials": [trials]}
 
 
 def no_plot(summary, folder):

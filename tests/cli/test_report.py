@@ -128,8 +128,7 @@ def test_mistakes_name_ids_of_both_sides(with_memory, call):
 
 def test_a_model_needs_rows(model, call):
     assert call("report model", 2) == (
-        "hierlearn: model is a model; name labeled rows to report on with --data, such as --data "
-        "rows.csv"
+        "hierlearn: model is a model; name labeled rows to report on with --data"
     )
 
 

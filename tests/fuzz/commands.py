@@ -105,7 +105,6 @@ BASES = {  # command lines that succeed, to which options are added
     ("rank",): "study study",
     ("remap",): "neighbors --hierarchy h.json --dry-run",
     ("remember",): "neighbors fit.csv --label class --out more",
-    ("restrict",): "h.json --depth 1 --out part.json",
 }
 NEEDED = {  # so that what trains ends within seconds
     "train": ["--epochs", "1"],

@@ -56,6 +56,7 @@ app = typer.Typer(
     epilog=f"Begin with hierlearn alone. {DOCS}",
     invoke_without_command=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,7 +70,7 @@ add_commands(
     panel=MAIN,
 )
 app.add_typer(taxonomy.app, name="data", rich_help_panel=DATA)
-add_commands(app, taxonomy.inspect, taxonomy.prune, taxonomy.restrict, panel=DATA)
+add_commands(app, taxonomy.inspect, taxonomy.prune, panel=DATA)
 add_commands(
     app,
     memory.remember,

@@ -11,7 +11,7 @@ from hierlearn.cli import shared
 from hierlearn.cli.generate import FILE, dashed, options, takes
 from hierlearn.cli.predict import RISK_OPTIONS, choose_decoder
 from hierlearn.errors import HierlearnError, plural
-from hierlearn.terminal import Table, Text
+from hierlearn.terminal import Text, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,15 +119,12 @@ def print_metrics(
 
     if not figures:
         return
-    table = Table()
-    table.add_column("metric")
-    table.add_column("better")
-    for name in figures:
-        table.add_column(Text(name), justify="right")
     levels = level_names(model.config, model.hierarchy.depth)
-    for label, better, texts in figure_lines([*figures.values()], levels, every=given):
-        table.add_row(Text(label), better, *texts)
-    console.print(table)
+    rows = [
+        [Text(label), better, *texts]
+        for label, better, texts in figure_lines([*figures.values()], levels, every=given)
+    ]
+    print_table(console, ["metric", "better", *map(Text, figures)], rows, left=2)
 
 
 NAME = "report.html"
@@ -192,10 +189,7 @@ def is_model(folder: Path, options: Mapping[str, Any]) -> bool:
             f"hierlearn train"
         )
     if options["data"] is None:
-        raise HierlearnError(
-            f"{folder} is a model; name labeled rows to report on with --data, such as --data "
-            f"rows.csv"
-        )
+        raise HierlearnError(f"{folder} is a model; name labeled rows to report on with --data")
     return True
 
 

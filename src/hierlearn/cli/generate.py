@@ -2,31 +2,24 @@
 
 ``described`` turns the fields of a dataclass into options and ``takes`` gives them to a function
 that has ``**options``. Values that were not given arrive as None, so that a configuration file, a
-recipe or the dataclass itself can fill them in; ``--help`` shows the defaults and the names of a
+recipe or the dataclass itself can fill them in; ``--help`` shows the defaults, and the names of a
 registry, which are looked up only then.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import re
-import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
+from typing import Annotated, Any, Optional, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hierlearn.registry import CONSTANTS, parse_pairs
-from hierlearn.training.fields import settings_of
-
-if TYPE_CHECKING:
-    from hierlearn.training.fields import Setting
-
+from hierlearn.training.fields import Setting, settings_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAMES_AS_KEYS = ("joint", "column_kind")  # options whose keys are names: soft-labels=3
@@ -38,6 +31,8 @@ SOURCES = ("data", "source", "calibrate", "hierarchy")  # names of datasets, or 
 OF_REPORT = "folder"  # which report also writes into, and checks itself
 PAIRS = "KEY=VALUE"  # the metavar of an option that may be repeated
 FROM_RECIPE = "from the recipe"  # the default of a name that is not given
+HELD = "\x00"  # a hyphen at which no line is broken
+KINDS = {int: "<int>", float: "<float>", str: "<text>", Path: "<path>"}
 NONE = type("None_", (), {"__repr__": lambda _: "none"})()  # given as "none", unlike not given
 
 
@@ -99,18 +94,26 @@ def described(cls: type, panel: str, *, study: bool = False, **defaults: Any) ->
     for one in settings_of(cls).values():
         if study and not one.description.study:
             continue
+        help = one.description.help
         more: dict[str, Any] = {"panel": one.description.panel or panel}
         if one.kind is dict:
-            made = option(option_name(one), PAIRS, one.description.help, **more)
-        else:
-            if one.literals:
-                more["metavar"] = f"[{'|'.join(one.literals)}]"
-            if one.optional and one.kind in (int, float):
-                more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
-            more |= {"default": None, "names": []}  # a boolean is on, off, or not given
-            made = option(option_name(one), one.kind, one.description.help, **more)
-        for_help = (one, defaults.get(one.name, one.default))
-        parameters.append(made.replace(annotation=Annotated[made.annotation, for_help]))
+            parameters.append(option(option_name(one), PAIRS, help, **more))
+            continue
+        default = defaults.get(one.name, one.default)
+        if one.description.registry:
+            default = FROM_RECIPE if default is None else default
+        if default not in (None, ""):
+            default = (
+                {True: "on", False: "off"}.get(default, default) if one.kind is bool else default
+            )
+            help = f"{help} [default: {default}]"
+        if one.literals:
+            more["metavar"] = f"[{'|'.join(one.literals)}]"
+        if one.optional and one.kind in (int, float):
+            more |= {"parser": or_none(one.kind), "metavar": f"<{one.kind.__name__}|none>"}
+        # A boolean is on, off, or not given.
+        made = option(option_name(one), one.kind, help, **more, default=None, names=[])
+        parameters.append(made.replace(annotation=Annotated[made.annotation, one]))
     return parameters
 
 
@@ -140,11 +143,11 @@ def takes(*options: Parameter) -> Callable[[Function], Function]:
         made: Any = function
         made.__signature__ = inspect.Signature([*own, *options])
         made.__annotations__ = {one.name: one.annotation for one in (*own, *options)}
-        made.shown = {
+        made.settings = {
             one.name: extra
             for one in options
             for extra in one.annotation.__metadata__
-            if isinstance(extra, tuple)
+            if isinstance(extra, Setting) and extra.description.registry
         }
         return function
 
@@ -187,67 +190,65 @@ MAIN, DATA, MEMORY, STUDIES = "Main commands", "Data", "A trained model", "Studi
 class Group(TyperGroup):
     """A group of commands, listed under headings."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        params: Any = self.get_params(ctx)
-        panels: dict[str, list[str]] = {}
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, then the options."""
+        panels: dict[str, list[tuple[str, str]]] = {}
         for name, one in self.commands.items():
-            panel = getattr(one, "rich_help_panel", None) or "Commands"
             first = " ".join((one.help or "").split("\n\n")[0].split())
-            panels.setdefault(panel, []).append(entry(name, first))
-        parts = [
-            usage(self, ctx),
-            *paragraphs(self.help or ""),
-            *sections(panels),
-            *option_sections((one, one.help or "") for one in params),
-            *paragraphs(self.epilog or ""),
-        ]
-        formatter.write("\n\n".join(parts) + "\n")
+            panel = getattr(one, "rich_help_panel", None) or "Commands"
+            panels.setdefault(panel, []).append((name, first))
+        params: Any = self.get_params(ctx)
+        panels["Options"] = [one.get_help_record(ctx) for one in params]
+        write_panels(formatter, panels)
 
 
 class Command(TyperCommand):
-    """A command whose help looks up defaults and choices when it is shown."""
+    """A command with panels of options and examples in its help."""
 
     def __init__(self, *arguments: Any, help: str | None = None, **more: Any) -> None:
         text, _, examples = inspect.cleandoc(help or "").partition("\n\nExamples:\n")
         self.examples = [line.strip() for line in examples.splitlines()]
-        super().__init__(*arguments, help=text, **more)
+        super().__init__(*arguments, help=text, **{**more, "rich_markup_mode": None})
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless it would overwrite what it should not."""
         check_outputs(self.params, ctx.params)
         return super().invoke(ctx)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        shown = getattr(self.callback, "shown", {})
-        params = self.get_params(ctx)
-        arguments = [one for one in params if one.param_type_name == "argument"]
-        rows = [
-            (one, explained(one, *shown.get(one.name, (None, one.default))))
-            for one in params
-            if one.param_type_name != "argument"
-        ]
-        parts = [usage(self, ctx), *paragraphs(self.help or "")]
-        if arguments:
-            lines = [entry(*argument(one)) for one in arguments]
-            parts.append("\n".join([heading("Arguments"), *lines]))
-        examples = [heading("Examples")]
-        for example in self.examples:  # a long line is continued as in a shell
-            lines = wrapped(f"hierlearn {example}", width() - 6)
-            examples.append("  $ " + " \\\n      ".join(lines))
-        parts += [*option_sections(rows), "\n".join(examples)]
-        formatter.write("\n\n".join(parts) + "\n")
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the first line, which releases of typer write differently."""
+        del ctx
+        arguments = [one for one in self.params if one.param_type_name == "argument"]
+        names = [((one.name or "").upper(), one.required) for one in arguments]
+        return ["[OPTIONS]", *(name if needed else f"[{name}]" for name, needed in names)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, options and examples; names of a registry are looked up here."""
+        settings: dict[str, Setting] = getattr(self.callback, "settings", {})
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for one in cast("Any", self.get_params(ctx)):
+            name, text = one.get_help_record(ctx)
+            panel = getattr(one, "rich_help_panel", None) or "Options"
+            if one.param_type_name == "argument":
+                name, panel = one.name.upper() + "..." * (one.nargs != 1), "Arguments"
+            if one.name in settings:
+                known = f"One of {', '.join(settings[one.name].choices())}. [default"
+                text = text.replace("[default", known, 1)
+            panels.setdefault(panel, []).append((name, " ".join(text.split())))
+        write_panels(formatter, panels)
+        with formatter.section("Examples"):
+            for example in self.examples:  # a long line is continued as in a shell
+                line = f"  $ hierlearn {example}"
+                lines = textwrap.wrap(line, formatter.width - 6, break_on_hyphens=False)
+                formatter.write(" \\\n      ".join(lines) + "\n")
 
 
-def explained(parameter: Any, one: Setting | None, default: Any) -> str:
-    """Return the text of an option: its help, the choices of its setting, its default."""
-    parts = [parameter.help or ""]
-    if one is not None and one.description.registry:
-        parts.append(f"One of {', '.join(one.choices())}.")
-        default = FROM_RECIPE if default is None else default
-    parts.append(shown_default(parameter, default))
-    return " ".join(part for part in parts if part)
+def write_panels(formatter: Any, panels: Mapping[str, list[tuple[str, str]]]) -> None:
+    """Write names and their descriptions under headings; no name is broken at its hyphens."""
+    for panel, records in panels.items():
+        with formatter.section(panel):
+            formatter.write_dl([(name, text.replace("-", HELD)) for name, text in records])
+    formatter.buffer[:] = [part.replace(HELD, "-") for part in formatter.buffer]
 
 
 def add_commands(app: typer.Typer, *functions: Callable[..., None], panel: str = "") -> None:
@@ -311,129 +312,3 @@ def input_names(function: Any) -> list[str]:
         if one.name in SOURCES or ("pathlib" in str(one.annotation) and not is_written):
             names.add(one.name)
     return sorted(names)
-
-
-# ---------------------------------------------------------------------- what --help prints
-#
-# For 80 columns: options stand in a column of their own; a long one is followed by its help on the
-# next line, so that the text always has most of the width.
-
-WIDEST = 100  # columns, also where the terminal has more
-LEFT = 26  # columns of the options, with the indent
-HELD = "\x00"  # a space at which no line is broken
-GENERAL = "Options"  # the heading of options without a panel
-KINDS = {int: "<int>", float: "<float>", str: "<text>", Path: "<path>"}
-
-
-def wrapped(text: str, columns: int) -> list[str]:
-    """Return the lines of a text; a default in brackets and the value of an option stay whole."""
-
-    def hold(match: re.Match[str]) -> str:
-        return match[0].replace(" ", HELD) if len(match[0]) <= columns else match[0]
-
-    whole = re.sub(r"\[[^]]*\]$|--\S+ (?!-)\S+", hold, text)
-    lines = textwrap.wrap(whole, columns, break_on_hyphens=False)
-    return [line.replace(HELD, " ") for line in lines]
-
-
-def width() -> int:
-    """Return the columns to fill."""
-    return min(shutil.get_terminal_size().columns, WIDEST)
-
-
-def styled(text: str, **style: Any) -> str:
-    """Return text in a style, unless colors are not wanted; a pipe gets none anyway."""
-    return text if os.environ.get("NO_COLOR") else typer.style(text, **style)
-
-
-def heading(text: str) -> str:
-    """Return the line above a section."""
-    return styled(f"{text}:", bold=True)
-
-
-def entry(left: str, text: str) -> str:
-    """Return an option or a command with its description beside it, or below where it is long."""
-    columns = width()
-    lines = wrapped(text, columns - LEFT) or [""]
-    shown = "  " + styled(left, fg="cyan")
-    if len(left) + 4 > LEFT:
-        lines.insert(0, "")
-    first = shown + " " * (LEFT - 2 - len(left)) + lines[0]
-    return "\n".join([first.rstrip(), *(" " * LEFT + line for line in lines[1:])])
-
-
-def paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a docstring, filled."""
-    parts = (" ".join(part.split()) for part in text.strip().split("\n\n"))
-    return [textwrap.fill(part, width(), break_on_hyphens=False) for part in parts if part]
-
-
-def written(parameter: Any) -> str:
-    """Return how an option is typed: ``-o, --out <path>``; a flag has no value."""
-    names = sorted(parameter.opts, key=len) + list(parameter.secondary_opts)
-    line = ", ".join(names) if not parameter.secondary_opts else " / ".join(names)
-    if parameter.is_flag or getattr(parameter, "count", False):
-        return line
-    return f"{line} {parameter.metavar or '<value>'}"
-
-
-def shown_default(parameter: Any, default: Any) -> str:
-    """Return what stands in brackets behind an option.
-
-    Args:
-        parameter: the option.
-        default: its default value or a phrase about it, None where there is none.
-    """
-    if parameter.required:
-        return "[required]"
-    if parameter.multiple or (parameter.is_flag and not parameter.secondary_opts):
-        return ""  # nothing is given, and nothing is on
-    if isinstance(parameter.show_default, str):
-        default = parameter.show_default
-    if isinstance(default, bool):
-        default = "on" if default else "off"
-    low = getattr(parameter, "min", None)  # releases of typer differ in where it is
-    low = getattr(getattr(parameter, "type", None), "min", None) if low is None else low
-    parts = [] if low is None else [f"at least {low:g}"]
-    if default is not None and default != "":
-        parts.append(f"default: {default}")
-    return f"[{', '.join(parts)}]" if parts else ""
-
-
-def argument(parameter: Any) -> tuple[str, str]:
-    """Return how an argument is typed and what it is."""
-    name = parameter.name.upper() + ("..." if parameter.nargs != 1 else "")
-    default = f"[default: {parameter.default}]" if parameter.default else ""
-    return name, f"{parameter.help} {'[required]' if parameter.required else default}".rstrip()
-
-
-def usage(command: Any, ctx: Any) -> str:
-    """Return the first line."""
-    words = ["[OPTIONS]"]
-    if hasattr(command, "commands"):
-        words.append("COMMAND ...")
-    for one in command.params:
-        if one.param_type_name == "argument":
-            name = argument(one)[0]
-            words.append(name if one.required else f"[{name}]")
-    return f"{heading('Usage')} {ctx.command_path} {' '.join(words)}"
-
-
-def option_sections(rows: Iterable[tuple[Any, str]]) -> list[str]:
-    """Return the panels of options, in the order in which they first appear.
-
-    Args:
-        rows: every option with its text.
-    """
-    panels: dict[str, list[str]] = {}
-    for one, text in rows:
-        panel = getattr(one, "rich_help_panel", None) or GENERAL
-        panels.setdefault(panel, []).append(entry(written(one), text))
-    if GENERAL in panels and len(panels[GENERAL]) == 1:  # --help alone
-        panels[GENERAL] = panels.pop(GENERAL)
-    return sections(panels)
-
-
-def sections(panels: Mapping[str, list[str]]) -> list[str]:
-    """Return panels of lines under their headings."""
-    return ["\n".join([heading(panel), *lines]) for panel, lines in panels.items()]

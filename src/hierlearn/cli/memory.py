@@ -159,7 +159,6 @@ def read_columns(
         names: the columns, which it must have.
         example: the header and a line of such a file, for the error.
     """
-    from hierlearn.errors import DataError, quoted
     from hierlearn.files import read_rows
 
     header, rows = read_rows(path)
@@ -216,8 +215,7 @@ def index(model: shared.ModelFolder, **options: Any) -> None:
 @takes(
     *options(
         id=(list[str], "Id of a row to forget. Repeatable.", {"metavar": "ID"}),
-        ids=(Path, "File of ids: text with one id per line, or a table."),
-        id_column=(str, "Column of a table in --ids; id if none."),
+        ids=(Path, "Text file of ids, one per line."),
     ),
     *WRITING,
     shared.TRUST,
@@ -258,26 +256,12 @@ def forget(model: shared.ModelFolder, **options: Any) -> None:
 
 
 def ids_to_forget(options: Mapping[str, Any]) -> list[str]:
-    """Return the ids of --id and --ids: a text file, or a table; of one column, that one."""
-    from hierlearn.datasets.labels import row_ids
-    from hierlearn.datasets.tables import open_table, table_ending
+    """Return the ids of --id and --ids."""
     from hierlearn.files import read_text
 
-    path, column, ids = options["ids"], options["id_column"], list(options["id"] or ())
-    if column is not None and (path is None or path.suffix.lower() == ".txt"):
-        raise HierlearnError("--id-column goes with a table in --ids; leave it out")
-    if path is not None and (path.suffix.lower() == ".txt" or table_ending(path) is None):
-        ids += filter(None, map(str.strip, read_text(path).splitlines()))
-    elif path is not None:
-        table = open_table(path)
-        column = column or (table.columns[0] if len(table.columns) == 1 else "id")
-        if options["id_column"] is None and column not in table.columns:
-            raise HierlearnError(
-                f"{path} has the columns {', '.join(table.columns)}; say which has the ids with "
-                f"--id-column"
-            )
-        table.check_columns([column])
-        ids += row_ids(table.read([column]), column)
+    ids = list(options["id"] or ())
+    if options["ids"] is not None:
+        ids += filter(None, map(str.strip, read_text(options["ids"]).splitlines()))
     if not ids:
         raise HierlearnError("name the rows to forget by --id, or in a file by --ids")
     return list(dict.fromkeys(ids))

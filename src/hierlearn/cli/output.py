@@ -26,6 +26,7 @@ from hierlearn.terminal import (
     Table,
     complain,
     print_plain,
+    print_table,
     progress,
 )
 
@@ -139,21 +140,15 @@ def print_levels(console: Console, hierarchy: Hierarchy) -> None:
 
     kind = "tree" if hierarchy.is_tree else "DAG"
     classes = plural(len(hierarchy), "class", "classes")
-    table = Table(title=f"{classes}, {kind}")
-    for column in ("level", "classes", "leaves", "children: median", "most"):
-        table.add_column(column, justify="right")
+    rows = []
     fan_out = np.diff(hierarchy.structure.children[0])
     for level, columns in enumerate(hierarchy.level_slices, start=1):
         below = fan_out[columns]
         inner = below[below > 0]
-        table.add_row(
-            str(level),
-            f"{len(below):,}",
-            f"{len(below) - len(inner):,}",
-            number(float(np.median(inner))) if len(inner) else "",
-            f"{inner.max():,}" if len(inner) else "",
-        )
-    console.print(table)
+        spread = [number(float(np.median(inner))), f"{inner.max():,}"] if len(inner) else ["", ""]
+        rows.append([str(level), f"{len(below):,}", f"{len(below) - len(inner):,}", *spread])
+    heads = ["level", "classes", "leaves", "children: median", "most"]
+    print_table(console, heads, rows, f"{classes}, {kind}", left=0)
     print_plain(console, f"fingerprint {hierarchy.fingerprint[:16]}")
 
 
@@ -196,12 +191,9 @@ def print_description(console: Console, description: dict[str, Any]) -> None:
     for row in rows.items():
         table.add_row(*row)
     console.print(table)
-    spread = Table(title="rows per class")
-    for column in ("level", "classes", "fewest", "median", "most", "empty"):
-        spread.add_column(column, justify="right")
-    for level in description["rows_per_class"]:
-        spread.add_row(*(number(value) for value in level.values()))
-    console.print(spread)
+    heads = ["level", "classes", "fewest", "median", "most", "empty"]
+    cells = [map(number, level.values()) for level in description["rows_per_class"]]
+    print_table(console, heads, cells, "rows per class", left=0)
 
 
 def counted(names: list[str], most: int = 3) -> str:

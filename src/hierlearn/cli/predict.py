@@ -421,20 +421,13 @@ def open_chunks(
 
 def print_answers(console: Any, written: Any) -> None:
     """Print how many answers are complete."""
-    from hierlearn.terminal import Table
+    from hierlearn.terminal import print_table
 
     rows, none = written.rows, written.unanswered
-    counts = {
-        "complete": rows - written.stopped,
-        "partial": written.stopped - none,
-        "no answer": none,
-    }
-    table = Table()
-    for column in ("rows", *counts):
-        table.add_column(column, justify="right")
-    shares = (f"{count:,} ({count / max(rows, 1):.1%})" for count in counts.values())
-    table.add_row(f"{rows:,}", *shares)
-    console.print(table)
+    counts = (rows - written.stopped, written.stopped - none, none)
+    shares = [f"{count:,} ({count / max(rows, 1):.1%})" for count in counts]
+    heads = ["rows", "complete", "partial", "no answer"]
+    print_table(console, heads, [[f"{rows:,}", *shares]], left=0)
 
 
 # ---------------------------------------------------------------------- hierlearn explain
@@ -533,17 +526,8 @@ def explain(
             else:
                 evidence = [*evidence_for(loaded, chunk.inputs, count)]
             for row in range(min(len(evidence), limit - done)):
-                print_plain(console, "", headline(chunk, columns, row, join))
-                if by_parts:
-                    lines = [
-                        f"  {one.without:.3f} without {shorten(one.part)} ({-one.effect:+.2g})"
-                        for one in evidence[row]
-                    ]
-                    lines = lines or ["  no single word or cell makes it more probable"]
-                else:
-                    lines = evidence_lines(evidence[row], join, hierarchy)
-                for line in lines:
-                    print_plain(console, line)
+                lines = evidence_lines(evidence[row], by_parts, join, hierarchy)
+                print_plain(console, "", headline(chunk, columns, row, join), *lines)
             if append is not None:
                 append(long_columns(names, chunk, columns, evidence, join, hierarchy))
             done += len(evidence)
@@ -571,7 +555,7 @@ def headline(chunk: Chunk, columns: dict[str, list[Any]], row: int, join: str) -
     """Return which row it is, its answer and the probability."""
     which = f"line {chunk.lines[row]}" if chunk.ids is None else str(chunk.ids[row])
     answer = columns["path"][row] or "no class is probable enough"
-    title = title_of(columns, row)
+    title = str(columns["title"][row]) if "title" in columns else ""
     if title.replace(join, ""):
         answer += f" ({shorten(title)})"
     p = columns["probability"][row]
@@ -579,14 +563,17 @@ def headline(chunk: Chunk, columns: dict[str, list[Any]], row: int, join: str) -
     return f"{which}: {answer}" + (f", probability {shown}" if shown else "")
 
 
-def title_of(columns: dict[str, list[Any]], row: int) -> str:
-    """Return the title of an answer, of each class of a set; nothing where no class has one."""
-    return str(columns["title"][row]) if "title" in columns else ""
-
-
-def evidence_lines(rows: Sequence[Any], label_sep: str, hierarchy: Hierarchy) -> list[str]:
-    """Return one line per remembered row: weight, labels with titles, id, text."""
+def evidence_lines(
+    rows: Sequence[Any], by_parts: bool, label_sep: str, hierarchy: Hierarchy
+) -> list[str]:
+    """Return one line per part, or per remembered row: weight, labels with titles, id, text."""
     from hierlearn.hierarchy.names import with_title
+
+    if by_parts:
+        lines = [
+            f"  {one.without:.3f} without {shorten(one.part)} ({-one.effect:+.2g})" for one in rows
+        ]
+        return lines or ["  no single word or cell makes it more probable"]
 
     labels = [
         label_sep.join(with_title(hierarchy, label, WIDEST_TITLE) for label in one.labels)
@@ -628,6 +615,8 @@ def long_columns(
                 cells["titles"] = joined_titles(hierarchy, one.labels, label_sep)
                 cells["labels"] = label_sep.join(one.labels)
             cells |= {"row": numbers[row], "answer": columns["path"][row], "rank": rank}
-            cells |= {"title": title_of(columns, row), "probability": columns["probability"][row]}
+            cells |= {
+                name: columns[name][row] for name in ("title", "probability") if name in columns
+            }
             made.append(cells)
     return {name: [one[name] for one in made] for name in names}

@@ -1,6 +1,6 @@
-"""``hierlearn inspect``, ``prune``, ``restrict`` and ``data``: taxonomies and datasets.
+"""``hierlearn inspect``, ``prune`` and ``data``: taxonomies and datasets.
 
-What prune and restrict write remembers the classes that were removed: rows keep their labels, and
+What prune writes remembers the classes that were removed: rows keep their labels, and
 those of a removed class count for its nearest ancestors.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierlearn.cli import shared
-from hierlearn.cli.generate import FILE, FOLDER, Group, add_commands, option, options, takes
+from hierlearn.cli.generate import FILE, FOLDER, Group, add_commands, options, takes
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 
 READING = ("data_dir", "form", "sep", "root", "title_column", "relationships", "language")
-PART = options(
-    namespace=(str, "Only classes of this namespace: a,b,c."),
-    below=(str, "Only this class and what lies below it: a,b,c."),
-    depth=(int, "Only the classes of this many levels.", {"min": 1}),
-)
-OUT = option("out", FILE, "JSON file of what is left.", default=...)
 TAXONOMY = options(
     relationships=(str, "Lines of an OBO file to follow; is_a,part_of if none."),
     form=(str, "What an ambiguous file holds: nested, parents, ..."),
@@ -41,15 +35,17 @@ COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")
 
 @takes(
     *options(
-        data=(str, "Labeled rows: a file of any table format.", {"default": ...}),
+        namespace=(str, "Only classes of this namespace: a,b,c."),
+        below=(str, "Only this class and what lies below it: a,b,c."),
+        depth=(int, "Only the classes of this many levels.", {"min": 1}),
+        data=(str, "Only classes of these labeled rows: a file of any table format."),
         min_rows=(
             int,
-            "Fewest training rows of a class, descendants included.",
-            {"default": 1, "min": 1},
+            "Fewest training rows of a class in --data, descendants included; 1 if none.",
+            {"min": 1},
         ),
+        out=(FILE, "JSON file of what is left.", {"default": ...}),
     ),
-    *PART,
-    OUT,
     shared.FORCE,
     *COLUMNS,
     *SEP,
@@ -57,43 +53,47 @@ COLUMNS = [one for one in shared.COLUMNS if one.name not in ("sep", "hierarchy")
     shared.DATA_DIR,
 )
 def prune(source: Source, **options: Any) -> None:
-    """Leave out the classes of a taxonomy that have too few rows.
+    """Keep a part of a taxonomy: a namespace, a branch, the upper levels, classes that have rows.
 
     Examples:
+        prune go.obo --namespace biological_process --out process.json
         prune go.obo --data rows.csv --label terms --min-rows 10 --out small.json
-        prune go.obo --data genes.csv --id-column gene --annotations genes.gaf --out small.json
     """
-    from hierlearn.cli.rows import open_dataset
+    from hierlearn.cli.output import print_levels, save_text
+    from hierlearn.cli.rows import check_goes_with, open_dataset
     from hierlearn.datasets.dataset import training_counts
+    from hierlearn.terminal import Console, print_plain
 
     hierarchy = open_taxonomy(source, options)
     part = chosen_part(hierarchy, options)
-    given = {**options, "hierarchy": part, "data_dir": None, "sep": None}
-    dataset = open_dataset(options["data"], given)
-    if dataset.hierarchy != part:
-        raise HierlearnError(
-            f"{options['data']} has a hierarchy of its own, which is not that of {source}; prune "
-            f"takes CSV, TSV and Parquet files"
-        )
-    counts = training_counts(dataset)
-    least = options["min_rows"]
-    if not (counts >= least).any():
-        raise HierlearnError(
-            f"no class has --min-rows {least}; the most frequent has {int(counts.max()):,}"
-        )
-    write(part.prune(least, counts), hierarchy, options, counts=counts)
-
-
-@takes(*PART, OUT, shared.FORCE, *SEP, *TAXONOMY, shared.DATA_DIR)
-def restrict(source: Source, **options: Any) -> None:
-    """Keep a part of a taxonomy: a namespace, a branch, the upper levels.
-
-    Examples:
-        restrict go.obo --namespace biological_process --out process.json
-        restrict tree.csv --below animal --depth 3 --out animals.json
-    """
-    hierarchy = open_taxonomy(source, options)
-    write(chosen_part(hierarchy, options), hierarchy, options)
+    notes = []
+    if options["data"] is None:
+        check_goes_with(options, ("min_rows", *(one.name for one in COLUMNS)), "--data")
+    else:
+        given = {**options, "hierarchy": part, "data_dir": None, "sep": None}
+        dataset = open_dataset(options["data"], given)
+        if dataset.hierarchy != part:
+            raise HierlearnError(
+                f"{options['data']} has a hierarchy of its own, which is not that of {source}; "
+                f"prune takes CSV, TSV and Parquet files"
+            )
+        counts, least = training_counts(dataset), options["min_rows"] or 1
+        if not (counts >= least).any():
+            raise HierlearnError(
+                f"no class has --min-rows {least}; the most frequent has {int(counts.max()):,}"
+            )
+        notes = [f"{int((counts == 0).sum()):,} of {len(counts):,} classes had no training row"]
+        part = part.prune(least, counts)
+    save_text(options["out"], part.to_json())
+    console = Console()
+    print_levels(console, part)
+    kept = plural(len(part), "class", "classes")
+    print_plain(
+        console,
+        f"kept {kept} of {len(hierarchy):,}, {part.depth} of {hierarchy.depth} levels",
+        *notes,
+        f"wrote {options['out']}; give it as --hierarchy: rows keep the labels that they have",
+    )
 
 
 def open_taxonomy(source: str, options: Mapping[str, Any]) -> Hierarchy:
@@ -133,28 +133,6 @@ def chosen_part(hierarchy: Hierarchy, options: Mapping[str, Any]) -> Hierarchy:
             "no class is left; choose other values of --namespace, --below and --depth"
         )
     return hierarchy.restrict(np.flatnonzero(keep).tolist())
-
-
-def write(
-    part: Hierarchy, whole: Hierarchy, options: Mapping[str, Any], counts: Any = None
-) -> None:
-    """Write what is left, and print how much that is."""
-    from hierlearn.cli.output import print_levels, save_text
-    from hierlearn.terminal import Console, print_plain
-
-    console = Console()
-    print_levels(console, part)
-    kept = plural(len(part), "class", "classes")
-    print_plain(console, f"kept {kept} of {len(whole):,}, {part.depth} of {whole.depth} levels")
-    if counts is not None:
-        print_plain(
-            console, f"{int((counts == 0).sum()):,} of {len(counts):,} classes had no training row"
-        )
-    out = options["out"]
-    save_text(out, part.to_json())
-    print_plain(
-        console, f"wrote {out}; give it as --hierarchy: rows keep the labels that they have"
-    )
 
 
 @takes(
@@ -199,6 +177,7 @@ app = typer.Typer(
     help="List, describe and fetch datasets.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
 )
 
 
@@ -213,16 +192,14 @@ def list_(**options: Any) -> None:
     from hierlearn.cli.rows import check_data_dir
     from hierlearn.datasets.registry import DATASETS, DEFAULT
     from hierlearn.files.locations import no_folder, own_folders
-    from hierlearn.terminal import Console, Table, complain
+    from hierlearn.terminal import Console, Text, complain, print_table
 
     data_dir = options["data_dir"]
     check_data_dir(data_dir)
     for origin, folder in own_folders().items():
         if not folder.is_dir():
             complain(no_folder(origin, folder))
-    table = Table()
-    for column in ("name", "what", "where"):
-        table.add_column(column, no_wrap=column == "name")
+    rows = []
     for entry in DATASETS.values():
         where = "here"
         if not entry.is_available(data_dir):
@@ -231,8 +208,8 @@ def list_(**options: Any) -> None:
             where = f"pip install {entry.package}" if entry.package else f"fetch{trust}{size}"
         name = f"{entry.name} (default)" if entry.name == DEFAULT else entry.name
         terms = f" ({entry.license})" if entry.license else ""
-        table.add_row(name, entry.description + terms, where)
-    Console().print(table)
+        rows.append([Text(name, no_wrap=True), entry.description + terms, where])
+    print_table(Console(), ["name", "what", "where"], rows, left=3)
 
 
 @takes(

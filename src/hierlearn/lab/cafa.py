@@ -13,7 +13,7 @@ The weighted Fmax counts every class by its information content ic; where no cla
 count alike. Rows are those with a label in the namespace of the classes that are evaluated (any
 label, where there are no namespaces), as cafaeval has it: a row that is known by the top class
 alone counts where that class does not, with recall 0, and lowers the precision if it is answered.
-Thresholds are 0.01, 0.02, ..., 1 unless others are given.
+Thresholds are 0.01, 0.02, ..., 1.
 
 Information content of classes, as in CAFA (Clark and Radivojac, 2013).
 
@@ -28,7 +28,7 @@ Predictions as CAFA takes them: a gene, a term and a score per line, separated b
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,7 +149,6 @@ def cafa_curve(
     *,
     information: Tensor | None = None,
     classes: Numbers | None = None,
-    thresholds: Sequence[float] | Tensor | None = None,
 ) -> CafaCurve:
     """Return what Fmax and Smin are found on.
 
@@ -161,16 +160,13 @@ def cafa_curve(
         information: (C,) information content of each class, from ``information_content`` of the
             training rows; by default that of these rows.
         classes: the numbers of the classes that count; by default all.
-        thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
 
     Raises:
         HierlearnError: where no row has a label in the namespaces of the classes.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
     groups = {"all": np.arange(len(hierarchy)) if classes is None else classes}
-    found = cafa_curves(
-        probabilities, targets, hierarchy, groups, information=information, thresholds=thresholds
-    )
+    found = cafa_curves(probabilities, targets, hierarchy, groups, information=information)
     if "all" not in found:
         raise HierlearnError(
             "no row has a label in the namespace of these classes, so there is no Fmax"
@@ -185,7 +181,6 @@ def cafa_curves(
     groups: Mapping[str, Numbers] | None = None,
     *,
     information: Tensor | None = None,
-    thresholds: Sequence[float] | Tensor | None = None,
 ) -> dict[str, CafaCurve]:
     """Return a curve per group of classes, by default per namespace.
 
@@ -198,7 +193,6 @@ def cafa_curves(
             ``no_orphans`` of cafaeval; all classes of a namespace are its default. A group whose
             namespace labels no row is left out.
         information: (C,) information content of each class; by default that of these rows.
-        thresholds: (T,) ascending, above 0; by default 0.01, 0.02, ..., 1.
     """
     hierarchy = LabelSpace.of(label_space).hierarchy
     p = as_probabilities(probabilities, hierarchy)
@@ -208,7 +202,7 @@ def cafa_curves(
     if information is None:
         information = information_content(targets, hierarchy)
     ic = checked_information(information, hierarchy).to(p.device)
-    steps = checked_thresholds(thresholds).to(p.device)
+    steps = torch.arange(1, STEPS + 1, dtype=torch.float64, device=p.device) / STEPS
     groups = namespace_classes(hierarchy) if groups is None else groups
     sums = {}
     for name, classes in groups.items():
@@ -335,19 +329,6 @@ def beside(counted: Tensor, hierarchy: Hierarchy) -> Tensor:
     return torch.tensor([one in own for one in hierarchy.namespaces])
 
 
-def checked_thresholds(thresholds: Sequence[float] | Tensor | None) -> Tensor:
-    """Return (T,) float64 thresholds; raise unless they ascend within (0, 1]."""
-    if thresholds is None:
-        return torch.arange(1, STEPS + 1, dtype=torch.float64) / STEPS
-    found = torch.as_tensor(thresholds, dtype=torch.float64)
-    if found.dim() != 1 or not len(found):
-        raise HierlearnError(f"thresholds {tuple(found.shape)} must be (T,), at least one")
-    inside = bool(((found > 0) & (found <= 1)).all())
-    if not inside or not bool((found.diff() > 0).all()):
-        raise HierlearnError("thresholds must ascend, above 0 and at most 1")
-    return found
-
-
 def fmax(probabilities: Scores, targets: Targets, label_space: Space) -> Tensor:
     """Return the largest F1 over all thresholds; see ``cafa_curve`` for more."""
     curve = cafa_curve(probabilities, targets, label_space)
@@ -401,13 +382,9 @@ def namespace_classes(hierarchy: Hierarchy) -> dict[str, Ints]:
     if not hierarchy.namespace_names:
         return {"all": np.arange(len(hierarchy))}
     tops = np.diff(within_namespaces(hierarchy).parent_offsets) == 0
-    found = {}
-    for name in hierarchy.namespace_names:
-        numbers = hierarchy.in_namespace(name)
-        below = numbers[~tops[numbers]]
-        if len(below):
-            found[name] = below
-    return found
+    spaces = {name: hierarchy.in_namespace(name) for name in hierarchy.namespace_names}
+    found = {name: numbers[~tops[numbers]] for name, numbers in spaces.items()}
+    return {name: below for name, below in found.items() if len(below)}
 
 
 FMAX = Metric(
@@ -545,17 +522,16 @@ def read_information(path: Path, hierarchy: Hierarchy) -> Tensor:
             continue
         try:
             value = float(cells[1])
+            if not 0 <= value < float("inf"):
+                raise ValueError
         except (IndexError, ValueError):
             raise DataError(
-                f"{place(path, line)}: {text[:60]!r} is no class, a tab and its information"
+                f"{place(path, line)}: {text[:60]!r} is not a class, a tab and its information, a "
+                f"number of at least 0"
             ) from None
-        if not 0 <= value < float("inf"):
-            raise DataError(f"{place(path, line)}: the information {cells[1]} is not at least 0")
-        try:
+        with suppress(LabelError):
             found[hierarchy.index(cells[0].strip())] = value
             known += 1
-        except LabelError:
-            continue
     if not known:
         raise DataError(f"{path} names no class of the hierarchy; is it for another ontology?")
     return found

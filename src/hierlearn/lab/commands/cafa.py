@@ -10,7 +10,6 @@ import typer
 
 from hierlearn.cli import shared
 from hierlearn.cli.generate import FILE, Group, add_commands, option, options, takes
-from hierlearn.cli.memory import WRITING
 from hierlearn.errors import HierlearnError, plural
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ app = typer.Typer(
     help="Fmax, Smin and predictions of gene, term and score, as in CAFA.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
 )
 ROWS = option("rows", str, "Split to use, or all; test if there is one.")
 INFORMATION = option(
@@ -86,58 +86,6 @@ def evaluate(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 @takes(
     *options(
-        rows=(str, "Split to search on, or all; valid if there is one."),
-        by=(str, "What the threshold is best for.", {"default": "fmax", "metavar": "[fmax|smin]"}),
-    ),
-    INFORMATION,
-    *WRITING,
-    shared.TRUST,
-    shared.DEVICE,
-    *SOURCE,
-)
-def threshold(model: shared.ModelFolder, data: Data, **options: Any) -> None:
-    """Find the threshold with the best Fmax or Smin on validation rows, and keep it in the model.
-
-    The decoder of the model becomes coherent with that threshold: predict answers with all classes
-    that reach it.
-
-    Examples:
-        cafa threshold model genes.csv --rows valid --in-place
-        cafa threshold model genes.csv --rows valid --out tuned
-    """
-    from hierlearn.cli.memory import check_destination, write_changed
-    from hierlearn.cli.output import working
-    from hierlearn.cli.rows import pick_rows
-    from hierlearn.hierarchy.labels import Labels
-    from hierlearn.lab.cafa import cafa_curve
-    from hierlearn.terminal import Console, print_plain
-
-    if options["by"] not in ("fmax", "smin"):
-        raise HierlearnError(f"--by is fmax or smin, not {options['by']}")
-    check_destination(model, options)
-    loaded, dataset = load(model, data, options)
-    rows = options["rows"] or ("valid" if "valid" in dataset.splits else None)
-    picked, which = pick_rows(dataset, rows)
-    ic, _ = information_of(dataset, which, options["information"], loaded.hierarchy)
-    labels = Labels(picked.labels, loaded.hierarchy)
-    with working("predicting"):
-        curve = cafa_curve(
-            loaded.probabilities(picked.inputs), labels, loaded.label_space, information=ic
-        )
-    best = curve.fmax_threshold if options["by"] == "fmax" else curve.smin_threshold
-    value = curve.fmax if options["by"] == "fmax" else curve.smin
-    loaded.decoder, loaded.decoder_options = "coherent", {"threshold": best}
-    console = Console()
-    print_plain(
-        console,
-        f"threshold {best:.2f}: {options['by']} {value:.3f} on {plural(len(picked), 'row')} of "
-        f"{dataset.name} ({which})",
-    )
-    print_plain(console, f"wrote {write_changed(loaded, model, options)}")
-
-
-@takes(
-    *options(
         out=(FILE, "File to write: gene, term and score.", {"default": ...}),
         min_score=(float, "Smallest score to write.", {"default": 0.01, "min": 0, "max": 1}),
         max_terms=(int, "Most terms of a gene.", {"default": 1500, "min": 1}),
@@ -156,22 +104,18 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
         cafa predict model new.csv --id-column gene --out scores.tsv --force
     """
     from hierlearn.cli.output import working
-    from hierlearn.cli.rows import is_table, open_stream
+    from hierlearn.cli.rows import is_table, load_model, open_stream
     from hierlearn.lab.cafa import cafa_writer
-    from hierlearn.pipeline import Pipeline
-    from hierlearn.pipeline.missing import MissingCells, checked_missing, place_of
+    from hierlearn.pipeline.missing import MissingCells, place_of
     from hierlearn.terminal import Console, print_plain
-    from hierlearn.training.processes import find_device
 
     out = options["out"]
     if not is_table(data):
         raise HierlearnError(f"{data} is no table; give a CSV, TSV or Parquet file with ids")
-    device = find_device(options["device"])
-    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    loaded = load_model(model, options)
     stream = open_stream(loaded, data, options)
     if stream.id_column is None:
         raise HierlearnError("the column of genes is not known; name it with --id-column")
-    loaded.missing = checked_missing(options["missing"])
     cells = MissingCells(loaded)
     genes = lines = 0
     limits = {name: options[name] for name in ("min_score", "max_terms")}
@@ -196,13 +140,10 @@ def predict(model: shared.ModelFolder, data: Data, **options: Any) -> None:
 
 def load(model: Path, data: str, options: Mapping[str, Any]) -> tuple[Pipeline, Dataset]:
     """Return a model and its labeled rows."""
-    from hierlearn.cli.rows import open_labeled
-    from hierlearn.pipeline import Pipeline
+    from hierlearn.cli.rows import load_model, open_labeled
     from hierlearn.pipeline.evaluate import check_hierarchy
-    from hierlearn.training.processes import find_device
 
-    device = find_device(options["device"])
-    loaded = Pipeline.load(model, device=device, trust=options["trust"])
+    loaded = load_model(model, options)
     dataset = open_labeled(loaded, data, options)
     check_hierarchy(loaded, dataset)
     return loaded, dataset
@@ -253,24 +194,17 @@ def described(curve: CafaCurve, threshold: float | None) -> dict[str, Any]:
 
 def print_figures(console: Any, figures: Mapping[str, Mapping[str, Any]]) -> None:
     """Print one row per namespace."""
-    from hierlearn.terminal import Table
+    from hierlearn.terminal import print_table
 
-    table = Table()
     names = {"rows": "rows", "fmax": "fmax", "weighted_fmax": "weighted", "smin": "smin"}
-    if any("f1" in one for one in figures.values()):
-        names |= {"f1": "f1", "threshold": "at"}
-    else:
-        names |= {"fmax_threshold": "at"}
-    table.add_column("namespace", no_wrap=True)
-    for heading in names.values():
-        table.add_column(heading, justify="right")
+    at_another = any("f1" in one for one in figures.values())
+    names |= {"f1": "f1", "threshold": "at"} if at_another else {"fmax_threshold": "at"}
+    rows = []
     for name, one in figures.items():
         values = [one.get(key) for key in names]
-        shown = (
-            "" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.3f}" for v in values
-        )
-        table.add_row(name, *shown)
-    console.print(table)
+        shown = ["" if v is None else f"{v:,}" if type(v) is int else f"{v:.3f}" for v in values]
+        rows.append([name, *shown])
+    print_table(console, ["namespace", *names.values()], rows)
 
 
-add_commands(app, evaluate, threshold, predict)
+add_commands(app, evaluate, predict)
