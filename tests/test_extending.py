@@ -321,8 +321,8 @@ def test_toys_are_tuned_over_their_own_search_space(tmp_path):
     chosen = tune(
         DATASETS["toys"](),
         parse_candidates(["brier"]),
-        "each",
-        Protocol(trials=6, settings={**FAST, "patience": 1}),
+        6,
+        Protocol(settings={**FAST, "patience": 1}),
     )
     assert {trial["loss_options"]["power"] for trial in chosen["trials"]} == {1.0, 2.0}
 

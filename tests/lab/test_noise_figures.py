@@ -1,7 +1,5 @@
 """The figures and tables of a noise study, by hand and by SciPy."""
 
-import csv
-import io
 import json
 import math
 
@@ -12,9 +10,7 @@ from scipy import stats
 from hierlearn.lab.candidates import Candidate
 from hierlearn.lab.noise_figures import (
     against_first,
-    as_csv,
     as_markdown,
-    as_runs_csv,
     over_draws,
     summarize_noise,
 )
@@ -161,41 +157,3 @@ def test_the_table_shows_what_the_figures_are_and_bold_what_is_better():
     assert as_markdown(summary(still_improving=improving)).endswith(
         "A run of these still improved at its last epoch: weak, like (label noise, 40 %).\n"
     )
-
-
-def test_one_line_per_figure():
-    found = summary(corrupted={"labels": [[0.0] * 3, [0.3, 0.4, 0.5]]})
-    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
-    assert len(rows) == 2 * 3 * 4  # rates, metrics, losses
-    one = next(
-        row
-        for row in rows
-        if (row["candidate"], row["metric"], row["rate"]) == ("weak", "level-1", "0.4")
-    )
-    figure = found["figures"]["labels"]["level-1"][1][2]
-    assert float(one["mean"]) == figure["mean"]
-    assert float(one["p"]) == figure["p"]
-    assert [float(one["low"]), float(one["high"])] == figure["interval"]
-    assert float(one["corrupted"]) == pytest.approx(0.4)
-    assert (one["kind"], one["significant"]) == ("labels", "True")
-    assert (one["draws"], one["seeds"], one["seed_deviation"]) == ("3", "1", "")
-
-
-def test_one_line_per_run_with_its_draw_and_seed():
-    found = summary_of(NESTED, corrupted={"labels": [[0.0] * 3, [0.3, 0.4, 0.5]]})
-    rows = list(csv.DictReader(io.StringIO(as_runs_csv(found))))
-    assert len(rows) == 2 * 3 * 2 * 3 * 2  # rates, metrics, losses, draws, seeds
-    chosen = [
-        row
-        for row in rows
-        if (row["candidate"], row["metric"], row["rate"]) == ("firm", "terminal-accuracy", "0.4")
-    ]
-    assert [(row["draw"], row["seed"], float(row["value"])) for row in chosen] == [
-        ("0", "7", 0.75),
-        ("0", "8", 0.77),
-        ("1", "9", 0.78),
-        ("1", "10", 0.80),
-        ("2", "11", 0.76),
-        ("2", "12", 0.7),
-    ]
-    assert [row["corrupted"] for row in chosen] == ["0.3", "0.3", "0.4", "0.4", "0.5", "0.5"]

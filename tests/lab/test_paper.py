@@ -27,28 +27,6 @@ def test_the_papers_rows_and_its_printed_figures():
     assert len(text.splitlines()) == 2 + 6
 
 
-def test_the_papers_layout_in_latex():
-    better = {**figure(0.6), "significant": True, "difference": 0.1}
-    column = [figure(0.5), better]
-    far = [figure(1.5), {**figure(1.7), "significant": True, "difference": 0.2}]
-    summary = {
-        "candidates": ["bce", "hcl-hier"],
-        "figures": {"hit@1": column, "mrr": column, "hier-dist": far},
-        "directions": {"hit@1": "up", "mrr": "up", "hier-dist": "down"},
-    }
-    text = paper.as_latex({"diatoms": summary, "imclef07d": summary}, 1)
-    lines = text.splitlines()
-    assert lines[2] == r"Methods & \multicolumn{3}{c}{Diatoms} & \multicolumn{3}{c}{IMCLEF} \\"
-    assert lines[3] == r"\cmidrule(r){2-4} \cmidrule(r){5-7}"
-    (row,) = (line for line in lines if line.startswith("HCL-Hier"))
-    cells = row.removesuffix(r" \\").split(" & ")
-    assert len(cells) == 7
-    assert cells[1].startswith(r"\textbf{60.00}")
-    assert cells[3].startswith("1.70")  # significantly worse is not bold
-    assert text.count(r" \\") == 2 + 5  # heads, and the rows of the ablation
-    assert r"HCL-CL &  &  &  &  &  & " in text  # not trained
-
-
 def summary_of(by_key, selected=None, seeds=10):
     """Return a summary: Hit@1, whether it is significant, and HierDist, by candidate."""
     first = next(iter(by_key.values()))[0]

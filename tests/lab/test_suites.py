@@ -15,6 +15,7 @@ from hierlearn.lab.study import Study
 from hierlearn.lab.suites import (
     SUITES,
     Suite,
+    as_markdown,
     best_published,
     compare_suite,
     load_set,
@@ -63,6 +64,8 @@ def test_every_set_that_is_there_is_a_study_and_the_others_are_listed(tmp_path, 
             assert one["figures"][candidate.key]["seconds"] > 0
     assert found["sets"][0]["figures"]["auto"]["recipe"] == "quick"
     assert found == json.loads((tmp_path / "out" / "suite.json").read_text())
+    assert (tmp_path / "out" / "suite.md").read_text() == as_markdown(found)
+    assert (tmp_path / "out" / "diatoms" / "report.html").is_file()
 
 
 def test_ranks_are_those_of_the_studies(tmp_path, data):
@@ -209,6 +212,43 @@ def test_a_suite_of_ones_own_without_figures_in_print(tmp_path):
     assert one["best_published"] is None
     assert set(one["figures"]) == {"flat", "hcl"}
     assert found["metric"] == "terminal-accuracy"
+
+
+def one_set(name, best=None, left_out=None, **means):
+    figures = {
+        key: {"mean": mean, "seconds": 2.0, "cpu_seconds": 1.5, "parameters": 12345, "stored": None}
+        for key, mean in means.items()
+    }
+    published = [best] if best else []
+    return {
+        **{"name": name, "figures": figures, "published": published, "best_published": best},
+        "left_out": left_out or {},
+    }
+
+
+def test_the_page_has_every_figure_and_what_was_left_out():
+    best = {"method": "DHN", "value": 0.768, "source": "a repository", "note": "n", "protocol": "p"}
+    summary = {
+        **{"description": "two sets", "protocol": "Trained.", "metric": "au-prc"},
+        **{"candidates": ["flat", "auto"], "labels": ["flat", "auto"]},
+        "sets": [
+            one_set("a", best, flat=0.75, auto=0.8125),
+            one_set("b", None, {"auto": "auto needs a tree"}, flat=0.5),
+        ],
+        **{"absent": {"c": "its files are not in D"}, "ranks": None, "no_ranks": "too few"},
+        "ranks_of_all": {"datasets": ["a"], "verdict": "W."},
+    }
+    text = as_markdown(summary)
+    assert "| | flat | auto | best in print |" in text
+    assert "| [a](a/report.html) | 0.750 | **0.812** | 0.768 DHN |" in text
+    assert "| [b](b/report.html) | **0.500** | – | – |" in text
+    assert "No ranks: too few." in text
+    assert "On the 1 sets on which all methods can be trained: W." in text
+    assert "| flat | – | 2 | 2.0 | 1.5 | 12,345.0 | – |" in text
+    assert "- c: its files are not in D\n- auto on b: auto needs a tree" in text
+    assert "| a | DHN | 0.768 | a repository | p; n |" in text
+    less = as_markdown({**summary, "metric": "lca-height"})
+    assert "| [a](a/report.html) | **0.750** | 0.812 |" in less
 
 
 # ---------------------------------------------------------------------- the registry and the file

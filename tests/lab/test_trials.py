@@ -15,7 +15,7 @@ NAMES = ["bce", "hxe"]
 
 
 def search(**options):
-    return tune(dataset(), NAMES, "each", protocol(trials=3, settings=ONCE), **options)
+    return tune(dataset(), NAMES, 3, protocol(settings=ONCE), **options)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_an_interrupted_search_goes_on_with_what_is_missing(expected, counted, t
 
 def test_a_trial_under_other_settings_is_another_one(counted, tmp_path):
     search(out=tmp_path)
-    tune(dataset(), NAMES, "each", protocol(trials=3, settings={**ONCE, "epochs": 2}), out=tmp_path)
+    tune(dataset(), NAMES, 3, protocol(settings={**ONCE, "epochs": 2}), out=tmp_path)
     assert len(counted) == 12
 
 

@@ -93,7 +93,6 @@ def study(
     log=(),
     metrics=METRICS,
     values=None,
-    evidence=None,
 ):
     """Write a study of given decisions.
 
@@ -106,7 +105,6 @@ def study(
         log: the epochs of every loss.
         metrics: of the table.
         values: by loss, figures that are not drawn at random.
-        evidence: by loss, a StoredEvidence; none by default.
     """
     candidates = [Candidate(key, loss="bce", label=key) for key in decided]
     seeds = len(next(iter(decided.values())))
@@ -160,6 +158,5 @@ def study(
             }
             for seed in range(seeds)
         ]
-        found = (evidence or {}).get(candidate.key)
-        made.add(candidate, Result(runs, rows, list(log), evidence=found))
+        made.add(candidate, Result(runs, rows, list(log)))
     return made

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hierlearn import Hierarchy
-from hierlearn.lab.evidence import StoredEvidence
 from hierlearn.lab.pages import write_report
 from hierlearn.lab.pages.page import exact_first
 from hierlearn.lab.summary import cell, is_bold, summarize
@@ -278,56 +277,8 @@ def test_hostile_names_and_texts_do_nothing_but_show(browser, hostile, hostile_p
         assert tab.locator("main img, main b[onclick], main i[onclick]").count() == 0
 
 
-def test_mistakes_of_a_memory_show_the_rows_they_were_answered_from(browser, tmp_path):
-    hierarchy = Hierarchy.from_paths(["a/1", "a/2", "b/3"])
-    one, two, three = (hierarchy.names.index(name) for name in ("a/1", "a/2", "b/3"))
-    held = StoredEvidence(
-        rows=np.array([[[0, 1, 2], [1, 1, 0]]], dtype=np.int32),
-        weights=np.array([[[0.5, 0.25, 0.125], [1, 0, 0]]], dtype=np.float32),
-        offsets=np.array([0, 1, 2, 3]),
-        classes=np.array([three, one, two]),
-        ids=["row-17", "row-4", "row-9"],
-        texts=["misled by this", "the true one", "another"],
-    )
-    study = study_by_hand(
-        tmp_path / "s",
-        hierarchy,
-        [["a/1"], ["a/1"]],
-        {"plain": [[three, two]], "memory": [[three, two]]},
-        evidence={"memory": held},
-    )
-    with opened(browser, write_report(study.folder)) as tab:
-        assert tab.locator(".mistake").count() == 2
-        assert tab.locator(".evidence").count() == 0  # no empty panel
-        assert not tab.locator("#memory").is_visible()
-        tab.locator("#mistakes select.candidate").select_option("1")
-        assert "surest of the prediction" in tab.inner_text("#memory")
-        cards = tab.locator(".mistake")
-        caption = cards.first.locator("caption").inner_text()
-        assert caption == "Answered from (the top 3 rows have 87.5 % of the weight)"
-        lines = [
-            [cell.inner_text().split("\n") for cell in line.locator("td").all()]
-            for line in cards.first.locator(".evidence tbody tr").all()
-        ]
-        assert lines == [
-            [["50.0 %"], ["row-17", "misled by this"], ["misled", "b/3"]],
-            [["25.0 %"], ["row-4", "the true one"], ["truth", "a/1"]],
-            [["12.5 %"], ["row-9", "another"], ["a/2"]],
-        ]
-        assert "the top row has 100.0 % of the weight" in cards.last.inner_text()
-        assert cards.last.locator(".evidence tbody tr").count() == 1  # rows without weight
-        tab.select_option("#height", "1")  # the evidence goes with its mistake
-        assert cards.count() == 1
-        assert cards.first.locator(".evidence td").nth(1).inner_text().startswith("row-4")
-        tab.locator("#mistakes select.candidate").focus()
-        tab.keyboard.press("ArrowUp")
-        assert tab.locator(".evidence").count() == 0
-        assert not tab.locator("#memory").is_visible()
-
-
-def test_hostile_remembered_rows_do_nothing_but_show(browser, memory_page):
-    with opened(browser, memory_page) as tab:
-        tab.locator("#mistakes select.candidate").select_option("1")
+def test_hostile_remembered_rows_do_nothing_but_show(browser, hostile_model_html):
+    with opened(browser, hostile_model_html) as tab:
         assert tab.locator(".evidence").count() == tab.locator(".mistake").count() > 0
         shown = tab.locator(".evidence").first.inner_text()
         assert "<img src=x onerror=hit()>" in shown
@@ -336,9 +287,8 @@ def test_hostile_remembered_rows_do_nothing_but_show(browser, memory_page):
 
 
 @pytest.mark.parametrize("width", [320, 390, 800, 1600])
-def test_the_evidence_fits_a_phone(browser, memory_page, width):
-    with opened(browser, memory_page, width) as tab:
-        tab.locator("#mistakes select.candidate").select_option("1")
+def test_the_evidence_fits_a_phone(browser, hostile_model_html, width):
+    with opened(browser, hostile_model_html, width) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") == width
         inside = tab.locator(".mistake").first.bounding_box()
         for cell in tab.locator(".mistake").first.locator(".evidence td").all():
@@ -427,30 +377,16 @@ def test_titles_stand_beside_the_names_of_classes(browser, tmp_path):
         {"1": "Infections", "A00": "Cholera", "C00": lip}
     )
     one, two, three = (hierarchy.index(name) for name in ("A00", "A01", "C00"))
-    held = StoredEvidence(
-        rows=np.array([[[0], [0]]], dtype=np.int32),
-        weights=np.array([[[1], [1]]], dtype=np.float32),
-        offsets=np.array([0, 1]),
-        classes=np.array([three]),
-        ids=["row-17"],
-        texts=None,
-    )
     study = study_by_hand(
         tmp_path / "s",
         hierarchy,
         [["A00"], ["A01"]],
         {"memory": [[three, one]]},
-        evidence={"memory": held},
     )
     with opened(browser, write_report(study.folder)) as tab:
         card = tab.locator(".mistake").first
         shown = card.locator(".paths span.true").all_inner_texts()
         assert [text.split("\n") for text in shown] == [["1", "Infections"], ["A00", "Cholera"]]
-        assert card.locator(".evidence td").last.inner_text().split("\n") == [
-            "misled",
-            "2/C00",
-            lip,
-        ]
         titles = tab.locator("#icicle title").all_text_contents()
         assert "1/A00 (Cholera): 0.0 % right, 1 test row" in titles
         assert "1/A01: 0.0 % right, 1 test row" in titles

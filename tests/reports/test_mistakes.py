@@ -3,11 +3,11 @@
 import numpy as np
 
 from hierlearn import Hierarchy
-from hierlearn.lab.evidence import StoredEvidence, evidence_of
 from hierlearn.reports.decisions import (
     LONGEST,
     LONGEST_NEIGHBOR,
     Decisions,
+    neighbor,
     shorten,
     texts_of,
     worst_mistakes,
@@ -62,83 +62,44 @@ TREE = Hierarchy.from_paths(["a/1", "a/2", "b/3", "b/4", "b/4/x"])
 NUMBER = {name: TREE.names.index(name) for name in TREE.names}
 
 
-def stored(labels, rows, weights, *, texts=None):
-    """Return the evidence of (seeds, N, k) rows with given labels, by path."""
-    classes = [NUMBER[name] for one in labels for name in one]
-    return StoredEvidence(
-        rows=np.array(rows, dtype=np.int32),
-        weights=np.array(weights, dtype=np.float32),
-        offsets=np.cumsum([0, *map(len, labels)]),
-        classes=np.array(classes, dtype=np.int64),
-        ids=[f"id{number}" for number in range(len(labels))],
-        texts=texts,
-    )
+def shown(labels, truth, decided, hierarchy=TREE, text=None):
+    """Return what the page shows of a remembered row with some labels, beside a mistake."""
+    numbers = [hierarchy.names.index(name) for name in labels]
+    pair = (hierarchy.names.index(truth), hierarchy.names.index(decided))
+    return neighbor("id", text, numbers, pair, hierarchy)
 
 
-def test_the_rows_behind_a_mistake_are_those_of_the_surest_run_that_agrees():
-    a, b = NUMBER["a/1"], NUMBER["b/3"]
-    made = decisions(
-        [[b], [b], [NUMBER["a/2"]]], [[2], [2], [1]], [[0.3], [0.6], [0.9]]
-    )  # the third is surer, and decides otherwise
-    held = stored(
-        [["a/1"], ["b/3"], ["a/2"], ["b/4"]],
-        [[[0, 1, 2]], [[1, 3, 0]], [[2, 2, 2]]],
-        [[[0.5, 0.3, 0.1]], [[0.4006, 0.2, 0.1]], [[1, 0, 0]]],
-    )
-    [found] = evidence_of([[0, a, b, 2, 2, 45]], made, held, TREE)
-    assert [one["id"] for one in found] == ["id1", "id3", "id0"]
-    assert [one["weight"] for one in found] == [401, 200, 100]  # in thousandths
-    assert [(one["decided"], one["true"]) for one in found] == [
-        (True, False),  # misled
-        (False, False),  # a sibling of the decided class is neither
-        (False, True),
-    ]
-    assert [one["labels"] for one in found] == [[b], [NUMBER["b/4"]], [a]]
-    assert not any("text" in one for one in found)
-
-
-def test_a_label_below_the_decided_class_misleads_too():
-    a, b = NUMBER["a/1"], NUMBER["b/4"]
-    held = stored([["b/4/x"], ["b"]], [[[0, 1]]], [[[0.9, 0.1]]])
-    [found] = evidence_of([[0, a, b, 2, 1, 90]], decisions([[b]], [[2]]), held, TREE)
-    assert [one["decided"] for one in found] == [True, False]  # b alone does not say b/4
+def test_a_remembered_row_misled_or_speaks_for_the_truth():
+    for labels, flags in (
+        (["b/3"], (True, False)),  # misled
+        (["b/4"], (False, False)),  # a sibling of the decided class is neither
+        (["a/1"], (False, True)),
+    ):
+        found = shown(labels, "a/1", "b/3")
+        assert (found["decided"], found["true"]) == flags
+        assert found["labels"] == [NUMBER[name] for name in labels]
+        assert "text" not in found
+    assert shown(["b/4/x"], "a/1", "b/4")["decided"]  # below the decided class
+    assert not shown(["b"], "a/1", "b/4")["decided"]  # b alone does not say b/4
 
 
 def test_of_many_labels_those_of_the_mistake_are_shown_first():
-    a, b = NUMBER["a/2"], NUMBER["b/4"]
-    held = stored([["a", "a/1", "b/3", "a/2", "b/4/x"], []], [[[0, 1]]], [[[0.8, 0.2]]])
-    [found] = evidence_of([[0, a, b, 2, 1, 90]], decisions([[b]], [[2]]), held, TREE)
-    first, empty = found
-    assert first["labels"][:2] == [NUMBER["b/4/x"], a]
-    assert (len(first["labels"]), first["more"]) == (4, 1)
-    assert first["decided"]
-    assert first["true"]
-    assert (empty["labels"], empty["more"], empty["decided"], empty["true"]) == (
-        [],
-        0,
-        False,
-        False,
-    )
+    found = shown(["a", "a/1", "b/3", "a/2", "b/4/x"], "a/2", "b/4")
+    assert found["labels"][:2] == [NUMBER["b/4/x"], NUMBER["a/2"]]
+    assert (len(found["labels"]), found["more"]) == (4, 1)
+    assert found["decided"]
+    assert found["true"]
+    assert shown([], "a/2", "b/4") == {
+        **{"id": "id", "decided": False, "true": False, "labels": [], "more": 0}
+    }
 
 
 def test_a_class_of_a_dag_is_reached_by_every_parent():
     dag = Hierarchy.from_edges([("p", "x"), ("q", "x")])
-    p, q, x = (dag.names.index(name) for name in "pqx")
-    held = StoredEvidence(
-        np.zeros((1, 1, 1), np.int32),
-        np.ones((1, 1, 1), np.float32),
-        np.array([0, 1]),
-        np.array([x]),
-        ["7"],
+    assert all(shown(["x"], "x", decided, dag)["decided"] for decided in "pq")
+
+
+def test_a_long_text_of_a_remembered_row_is_cut():
+    assert (
+        shown(["b/3"], "a/1", "b/3", text="b" * 1000)["text"] == "b" * (LONGEST_NEIGHBOR - 1) + "…"
     )
-    for decided in (p, q):
-        mistake = [0, 0, decided, 1, 1, 90]
-        [[found]] = evidence_of([mistake], decisions([[decided]], [[1]]), held, dag)
-        assert found["decided"]
-
-
-def test_rows_without_weight_are_left_out_and_long_texts_are_cut():
-    a, b = NUMBER["a/1"], NUMBER["b/3"]
-    held = stored([["b/3"], ["a/1"]], [[[0, 1]]], [[[0.9999, 0.0001]]], texts=["b" * 1000, "short"])
-    [found] = evidence_of([[0, a, b, 2, 1, 99]], decisions([[b]], [[2]]), held, TREE)
-    assert [one["text"] for one in found] == ["b" * (LONGEST_NEIGHBOR - 1) + "…"]

@@ -15,13 +15,12 @@ from __future__ import annotations
 import warnings
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.datasets.dataset import row_names, shown_texts
 from hierlearn.datasets.describe import describe
 from hierlearn.errors import HierlearnError
-from hierlearn.files.reading import is_file
 from hierlearn.files.writing import WriteError
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
@@ -37,11 +36,10 @@ from hierlearn.training.processes import find_device
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
+    from pathlib import Path
 
     from hierlearn.datasets import Dataset
     from hierlearn.lab.candidates import Candidate
-    from hierlearn.lab.runner import Result
-    from hierlearn.service.engine import Engine
 
 
 class StudyWarning(UserWarning):
@@ -113,13 +111,12 @@ def run_study(
         on_step: called with the candidate's number, the step and the number of steps.
     """
     protocol = protocol or Protocol()
-    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
-        begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
-        begun.leaves_out = begun.candidates == parse_candidates("all")
-        run_studies([begun], engine, on_step)
+    begun = begin(dataset, candidates, out, protocol, force=force, metadata=metadata)
+    begun.leaves_out = begun.study.candidates == parse_candidates("all")
+    run_studies([begun], protocol, executor, on_step)
     if begun.left_out and not begun.study.finished:
         why = next(iter(begun.left_out.values()))
-        raise begun.failure(HierlearnError(f"no method can be trained on these rows: {why}"))
+        raise HierlearnError(f"no method can be trained on these rows: {why}")
     for key, why in begun.left_out.items():
         warnings.warn(f"{key} is left out: {why}", StudyWarning, stacklevel=2)
     return begun.study
@@ -131,11 +128,8 @@ class Comparison:
 
     Attributes:
         study: its folder.
-        candidates: all of them.
-        dataset: what they are trained and evaluated on.
-        tasks: the candidates that are missing, by number.
-        new: whether there was no such study before.
-        first: what the numbers of candidates begin with, among several studies.
+        dataset: what its candidates are trained and evaluated on.
+        tasks: those that are missing.
         failed: whether a candidate raised an error.
         leaves_out: whether a candidate that cannot be trained on these rows is left out, as where
             "all" were asked for; else its error is raised.
@@ -143,30 +137,11 @@ class Comparison:
     """
 
     study: Study
-    candidates: list[Candidate]
     dataset: Dataset
-    tasks: dict[int, Task]
-    new: bool
-    first: int = 0
+    tasks: list[Task]
     failed: bool = False
     leaves_out: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
-
-    def add(self, number: int, result: Result) -> None:
-        """Store the result of a candidate."""
-        self.study.add(self.candidates[number], result)
-        if result.collapse is not None:
-            text = f"{self.candidates[number].key}: {result.collapse}"
-            warnings.warn(text, CollapseWarning, stacklevel=2)
-
-    def failure(self, error: HierlearnError) -> HierlearnError:
-        """Return what is raised for an error of a candidate."""
-        self.failed = True
-        if isinstance(error, WriteError):
-            return continues(error)
-        if self.new and not self.study.runs():  # the corrected command begins here
-            self.study.discard()
-        return error
 
 
 def begin(
@@ -186,7 +161,6 @@ def begin(
     parsed = parse_candidates(candidates)
     check_test_rows(dataset)
     protocol.check(parsed)
-    new = not is_file(Path(out) / "study.json")
     config = make_config(dataset, parsed, protocol, metadata)
     try:
         study = Study.begin(out, config, force=force)
@@ -196,68 +170,71 @@ def begin(
     except WriteError as error:
         raise continues(error) from error
     metrics, seeds = tuple(study.config["metrics"]), tuple(study.seeds)
-    device, runs = protocol.training.get("device", "auto"), study.runs()
-    tasks = {
-        number: Task(one, protocol.plan(one), metrics, seeds, device)
-        for number, one in enumerate(parsed)
-        if not study.is_done(one, runs)
-    }
-    return Comparison(study, parsed, dataset, tasks, new)
+    device = protocol.training.get("device", "auto")
+    tasks = [
+        Task(one, protocol.plan(one), metrics, seeds, device)
+        for one in parsed
+        if not study.is_done(one)
+    ]
+    return Comparison(study, dataset, tasks)
 
 
 def run_studies(
     studies: Iterable[Comparison],
-    engine: Engine,
+    protocol: Protocol,
+    executor: Executor | int,
     on_step: Callable[[int, int, int], None] | None = None,
     on_error: Callable[[Comparison, HierlearnError], None] | None = None,
 ) -> None:
-    """Train and evaluate what is missing in some studies, all at once where the engine can.
+    """Train and evaluate what is missing in some studies, all at once where the executor can.
 
     Args:
         studies: what ``begin`` returned, made as workers become free.
-        engine: where candidates are trained.
+        protocol: of the studies.
+        executor: where candidates are trained.
         on_step: called with the candidate's number among all studies, the step and the number of
             steps.
         on_error: called with a study and the error of a candidate, which ends this study only; the
             error is raised if None.
     """
-    opened: list[tuple[Comparison, int]] = []  # by number of the job
+    opened: list[tuple[Comparison, Task, int]] = []  # by number of the job
+    numbers = count()
+    report = on_step or (lambda *_: None)
 
     def jobs() -> Iterator[Job]:
         for study in studies:
-            for number in range(len(study.candidates)):
-                if number not in study.tasks and on_step is not None:
-                    on_step(study.first + number, 1, 1)
-            for number, task in study.tasks.items():
+            for _ in range(len(study.study.candidates) - len(study.tasks)):
+                report(next(numbers), 1, 1)  # it was finished before
+            for task in study.tasks:
                 if not study.failed:
-                    opened.append((study, number))
+                    opened.append((study, task, next(numbers)))
                     yield Job(run_task, study.dataset, (task,))
 
-    def report(job: int, step: int, of: int) -> None:
-        assert on_step is not None
-        study, number = opened[job]
-        on_step(study.first + number, step, of)
-
-    with closing(engine.run(jobs(), on_step and report)) as outcomes:
+    several = isinstance(executor, int) and executor > 1
+    gpu = several and find_device(protocol.training.get("device", "auto")).type != "cpu"
+    with (
+        engine_of(executor, gpu=gpu) as engine,
+        closing(
+            engine.run(jobs(), on_step and (lambda job, *step: report(opened[job][2], *step)))
+        ) as outcomes,
+    ):
         for outcome in outcomes:
-            study, number = opened[outcome.number]
+            study, task, _ = opened[outcome.number]
             try:
-                study.add(number, outcome.result())
+                result = outcome.result()
+                study.study.add(task.candidate, result)
+                if result.collapse is not None:
+                    text = f"{task.candidate.key}: {result.collapse}"
+                    warnings.warn(text, CollapseWarning, stacklevel=2)
             except HierlearnError as error:
                 if study.leaves_out and not isinstance(error, WriteError):
-                    study.left_out[study.candidates[number].key] = str(error)
+                    study.left_out[task.candidate.key] = str(error)
                     continue
-                raised = study.failure(error)
+                study.failed = True
+                raised = continues(error) if isinstance(error, WriteError) else error
                 if on_error is None:
                     raise raised from error.__cause__
                 on_error(study, raised)
-
-
-def uses_gpu(protocol: Protocol, executor: Executor | int) -> bool:
-    """Whether processes of this machine would train on its GPU."""
-    if not isinstance(executor, int) or executor < 2:
-        return False
-    return find_device(protocol.training.get("device", "auto")).type != "cpu"
 
 
 def continues(error: WriteError) -> WriteError:

@@ -24,7 +24,7 @@ from hierlearn.lab.statistics import bootstrap_interval
 from hierlearn.pipeline.explain import explain
 from hierlearn.pipeline.run import Reporting
 from hierlearn.pipeline.train import train
-from hierlearn.terminal import Table, Text, print_plain
+from hierlearn.terminal import Text, print_plain, print_table
 from hierlearn.training.settings import Plan
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from hierlearn.datasets.dataset import Dataset
     from hierlearn.hierarchy import Hierarchy
-    from hierlearn.pipeline.explain import Evidence
     from hierlearn.pipeline.pipeline import Pipeline
     from hierlearn.terminal import Console
 
@@ -84,25 +83,6 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A test row and its answer.
-
-    Attributes:
-        text: the row.
-        truth: its class.
-        answer: the answer; a class above where it stopped early.
-        evidence: the remembered rows behind it; empty where it stopped early.
-        first: the answer that would have been given without stopping; empty for evidence.
-    """
-
-    text: str
-    truth: str
-    answer: str
-    evidence: tuple[Evidence, ...] = ()
-    first: str = ""
-
-
-@dataclass(frozen=True)
 class Demo:
     """What the demo found.
 
@@ -111,17 +91,15 @@ class Demo:
         methods: the table.
         gain: by how much the second method is right more often at the last level than the first,
             with the ends of its 95 % interval.
-        explained: an answer with its evidence.
-        stopped: an answer that stops where it is sure.
-        risk: the fraction of wrong answers that stopping was calibrated for, and the one found.
+        explained: the lines of an answer with its evidence.
+        stopped: those of an answer that stops where it is sure; none where no such answer is right.
     """
 
     dataset: Dataset
     methods: tuple[Method, ...]
     gain: tuple[float, float, float]
-    explained: Shown
-    stopped: Shown | None
-    risk: tuple[float, float]
+    explained: list[str]
+    stopped: list[str]
 
 
 def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = None) -> Demo:
@@ -138,7 +116,6 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
 
     dataset = dataset or load_dataset("icd10cm", size="small")
     test = dataset.split("test")
-    truth = [labels[0] for labels in test.labels]
     methods: list[Method] = []
 
     def measure(name: str, about: str, train_model: Callable[[], Any]) -> tuple[Any, list[str]]:
@@ -174,14 +151,13 @@ def run_demo(out: Path, say: Callable[[str], None], dataset: Dataset | None = No
         "HCL, the loss of Goyal and Ghosh (2020), on one linear layer",
         lambda: train(dataset, HCL, reporting=QUIET),
     )
-    stopped, risk = stop_early(default, dataset, answers)
+    gain = methods[1].right[:, -1].astype(np.float64) - methods[0].right[:, -1]
     return Demo(
         dataset=dataset,
         methods=tuple(methods),
-        gain=bootstrap(methods[0].right[:, -1], methods[1].right[:, -1]),
-        explained=with_evidence(memory, test, truth, recalled),
-        stopped=stopped,
-        risk=risk,
+        gain=(float(gain.mean()), *bootstrap_interval(gain)),
+        explained=with_evidence(memory, test, recalled),
+        stopped=stop_early(default, dataset, answers),
     )
 
 
@@ -197,51 +173,65 @@ def right_levels(dataset: Dataset, answers: Sequence[str]) -> Bools:
     )
 
 
-def bootstrap(first: Bools, second: Bools) -> tuple[float, float, float]:
-    """Return how much more often the second is right, with a 95 % interval over the rows."""
-    difference = second.astype(np.float64) - first
-    return float(difference.mean()), *bootstrap_interval(difference)
-
-
-def with_evidence(
-    memory: Pipeline, test: Dataset, truth: Sequence[str], answers: Sequence[str]
-) -> Shown:
-    """Return a right answer that rests on several other rows, with these."""
+def with_evidence(memory: Pipeline, test: Dataset, answers: Sequence[str]) -> list[str]:
+    """Return the lines of a right answer that rests on several other rows, with these."""
     texts: Any = test.inputs
-    right = [row for row, answer in enumerate(answers) if answer == truth[row]][:200]
+    right = [row for row, labels in enumerate(test.labels) if answers[row] == labels[0]][:200]
     found = explain(memory, [texts[row] for row in right], count=3)
-    spread = [abs(some[0].weight - 0.5) for some in found]
-    best = int(np.argmin(spread))
-    row = right[best]
-    return Shown(texts[row], truth[row], answers[row], tuple(found[best]))
+    best = int(np.argmin([abs(some[0].weight - 0.5) for some in found]))
+    row, hierarchy = right[best], test.hierarchy
+    return [
+        f'"{texts[row]}"',
+        f"  -> {titled(answers[row], hierarchy)}, because the memory holds",
+        *(
+            f'     {100 * one.weight:3.0f} %  "{one.text}" '
+            f"({hierarchy.bare_names[hierarchy.index(one.labels[0])]})"
+            for one in found[best]
+        ),
+    ]
 
 
-def stop_early(
-    pipeline: Pipeline, dataset: Dataset, answers: Sequence[str]
-) -> tuple[Shown | None, tuple[float, float]]:
-    """Return an answer that stops above a mistake, and the risk asked for and found.
+def stop_early(pipeline: Pipeline, dataset: Dataset, answers: Sequence[str]) -> list[str]:
+    """Return the lines of an answer that stops above a mistake; none where there is none.
 
     The threshold is calibrated on one half of the test rows, and evaluated on the other.
     """
-    test = dataset.split("test")
+    test, hierarchy = dataset.split("test"), dataset.hierarchy
     texts: Any = test.inputs
-    p, targets = pipeline.probabilities(texts), Labels(test.labels, dataset.hierarchy).targets()
+    p, targets = pipeline.probabilities(texts), Labels(test.labels, hierarchy).targets()
     half = np.random.default_rng(0).permutation(len(texts))
     known, new = half[: len(half) // 2], half[len(half) // 2 :]
     decoder: Any = make_decoder(pipeline.label_space, "stop")
     threshold = decoder.calibrate(p[known], targets[known], risk=RISK).threshold
     decided = make_decoder(pipeline.label_space, "stop", threshold=threshold)(p[new]).tolist()
-    names = dataset.hierarchy.names
-    wrong, shown = 0, None
+    wrong, lines = 0, list[str]()
     for row, number in zip(new.tolist(), decided, strict=True):
         is_right = number < 0 or bool(targets[row, number])
         wrong += not is_right
-        early = number >= 0 and names[number] != answers[row]
-        if shown is None and is_right and early and answers[row] != test.labels[row][0]:
-            deep = int(dataset.hierarchy.levels[number]) == dataset.hierarchy.depth - 1
-            if deep:
-                shown = Shown(texts[row], test.labels[row][0], names[number], first=answers[row])
-    return shown, (RISK, wrong / len(decided))
+        truth, first = test.labels[row][0], answers[row]
+        if lines or not is_right or number < 0 or first in (truth, hierarchy.names[number]):
+            continue
+        if int(hierarchy.levels[number]) == hierarchy.depth - 1:
+            shown = titled(hierarchy.names[number], hierarchy)
+            lines = [
+                f'"{texts[row]}"',
+                f"  -> {shown}, and stops there: it is not sure of more",
+                f"     its best guess would have been {titled(first, hierarchy)};",
+                f"     right is {titled(truth, hierarchy)}",
+            ]
+    return lines and [
+        *lines,
+        f"     told to be wrong at most {100 * RISK:.0f} % of the time, it is on "
+        f"{100 * wrong / len(decided):.1f} % of new phrases:",
+        "     the promise is about the average over draws of rows, and one draw varies around it",
+    ]
+
+
+def titled(name: str, hierarchy: Hierarchy) -> str:
+    """Return a class by its bare name and its title."""
+    number = hierarchy.index(name)
+    title = hierarchy.titles[number]
+    return f"{hierarchy.bare_names[number]} {shorten(title, LONGEST) if title else ''}".rstrip()
 
 
 # ---------------------------------------- what is shown
@@ -249,39 +239,26 @@ def stop_early(
 
 def show(console: Console, found: Demo) -> None:
     """Print the table, the verdict and two answers."""
-    hierarchy = found.dataset.hierarchy
-    names = ("chapter", "block", "category")
-    table = Table(
-        title=f"{len(found.dataset.splits['test']):,} phrases of doctors, to be assigned to "
-        f"{len(hierarchy.leaves):,} diagnoses",
-    )
-    table.add_column("right answers (%)")
-    for name in names:
-        table.add_column(name, justify="right")
-    table.add_column("levels wrong\nper mistake", justify="right")
-    table.add_column("seconds", justify="right")
-    best = [max(one.accuracy[k] for one in found.methods) for k in range(len(names))]
+    best = np.max([one.accuracy for one in found.methods], axis=0).tolist()
     least = min(one.severity for one in found.methods)
+    rows = []
     for one in found.methods:
-        cells = [
-            marked(f"{100 * value:.1f}", value == top)
-            for value, top in zip(one.accuracy, best, strict=True)
-        ]
-        severity = marked(f"{one.severity:.2f}", one.severity == least)
-        table.add_row(one.name, *cells, severity, f"{one.seconds:.1f}")
-    console.print(table)
-    print_plain(console, *verdict(found).splitlines())
-    print_plain(console, *ABOUT_HCL.splitlines())
-    print_plain(console, "")
-    print_plain(console, *explained(found.explained, hierarchy))
-    if found.stopped is not None:
-        print_plain(console, "")
-        print_plain(console, *stopped(found.stopped, found.risk, hierarchy))
-
-
-def marked(text: str, best: bool) -> Any:
-    """Return a cell, bold where it is the best."""
-    return Text(text, style="bold green" if best else "")
+        cells = [(f"{100 * v:.1f}", v == top) for v, top in zip(one.accuracy, best, strict=True)]
+        cells.append((f"{one.severity:.2f}", one.severity == least))
+        bold = [Text(text, style="bold green" if is_best else "") for text, is_best in cells]
+        rows.append([one.name, *bold, f"{one.seconds:.1f}"])
+    print_table(
+        console,
+        [
+            *("right answers (%)", "chapter", "block", "category"),
+            *("levels wrong\nper mistake", "seconds"),
+        ],
+        rows,
+        f"{len(found.dataset.splits['test']):,} phrases of doctors, to be assigned to "
+        f"{len(found.dataset.hierarchy.leaves):,} diagnoses",
+    )
+    lines = [*verdict(found).splitlines(), *ABOUT_HCL.splitlines(), "", *found.explained]
+    print_plain(console, *lines, *([""] * bool(found.stopped)), *found.stopped)
 
 
 def verdict(found: Demo) -> str:
@@ -302,38 +279,3 @@ def verdict(found: Demo) -> str:
         f"Winner: {winner}. It finds the right category for {sign * gain:.1f} points more of the "
         f"phrases\nthan the {loser} (95 % interval {ends[0]:.1f} to {ends[1]:.1f})."
     )
-
-
-def explained(shown: Shown, hierarchy: Hierarchy) -> list[str]:
-    """Return the lines of an answer with the rows behind it."""
-    lines = [
-        f'"{shown.text}"',
-        f"  -> {titled(shown.answer, hierarchy)}, because the memory holds",
-    ]
-    lines += [
-        f'     {100 * one.weight:3.0f} %  "{one.text}" ({hierarchy.bare_names[place]})'
-        for one in shown.evidence
-        for place in [hierarchy.index(one.labels[0])]
-    ]
-    return lines
-
-
-def stopped(shown: Shown, risk: tuple[float, float], hierarchy: Hierarchy) -> list[str]:
-    """Return the lines of an answer that stopped above a mistake."""
-    asked, found = (100 * one for one in risk)
-    return [
-        f'"{shown.text}"',
-        f"  -> {titled(shown.answer, hierarchy)}, and stops there: it is not sure of more",
-        f"     its best guess would have been {titled(shown.first, hierarchy)};",
-        f"     right is {titled(shown.truth, hierarchy)}",
-        f"     told to be wrong at most {asked:.0f} % of the time, it is on {found:.1f} % of "
-        f"new phrases:",
-        "     the promise is about the average over draws of rows, and one draw varies around it",
-    ]
-
-
-def titled(name: str, hierarchy: Hierarchy) -> str:
-    """Return a class by its bare name and its title."""
-    number = hierarchy.index(name)
-    title = hierarchy.titles[number]
-    return f"{hierarchy.bare_names[number]} {shorten(title, LONGEST) if title else ''}".rstrip()

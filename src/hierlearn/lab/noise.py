@@ -31,7 +31,7 @@ from hierlearn.files.writing import is_empty
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import begin, run_studies, uses_gpu
+from hierlearn.lab.compare import begin, run_studies
 from hierlearn.lab.corpora.synthetic import (
     corrupt_hierarchy,
     with_label_noise,
@@ -43,10 +43,9 @@ from hierlearn.lab.runner import check_test_rows, with_training_rows
 from hierlearn.lab.study import StudyError, holds_studies
 from hierlearn.metrics.measure import find_metric
 from hierlearn.reports.decisions import Truth, hits_on_path
-from hierlearn.service.engine import engine_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import NDArray
@@ -80,23 +79,6 @@ class Cell:
         """The folder of the cell's study."""
         noise = "clean" if self.kind is None else f"{self.kind}-{self.rate:.15g}"
         return f"{noise}-draw-{self.draw}"
-
-
-@dataclass(frozen=True)
-class CellResult:
-    """What was found in a cell.
-
-    Attributes:
-        values: by candidate and metric, one per seed.
-        corrupted: the fraction of rows or edges that really is wrong.
-        improving: the candidates with a run that still improved at its last epoch.
-        config: of its study.
-    """
-
-    values: Values
-    corrupted: float
-    improving: list[str]
-    config: Mapping[str, Any]
 
 
 def default_candidates(dataset: Dataset) -> list[str]:
@@ -141,7 +123,6 @@ def noise_study(
     rates, kinds = check_rates(noise.rates), check_kinds(noise.kinds)
     if noise.draws < 1:
         raise HierlearnError(f"{arg('draws')} must be at least 1, not {noise.draws}")
-    draws = range(noise.draws)
     check_test_rows(dataset)
     dataset = with_terminal_labels(with_training_rows(dataset))
     out = Path(out)
@@ -151,7 +132,7 @@ def noise_study(
     begun: dict[Cell, tuple[Study, Ints, float]] = {}
 
     def studies() -> Iterator[Comparison]:
-        for place, cell in enumerate(cells(kinds, rates, len(draws))):
+        for cell in cells(kinds, rates, noise.draws):
             noisy, clean_numbers = corrupt(dataset, cell, noise.seed)
             one = begin(
                 noisy,
@@ -161,7 +142,6 @@ def noise_study(
                 force=force,
                 metadata={"noise": {**asdict(cell), "source": dataset.source}},
             )
-            one.first = place * len(parsed)
             if cell.kind == "hierarchy":  # what fraction of edges, or of training rows, is wrong
                 before = edges(dataset.hierarchy)
                 wrong, all_of = len(before - edges(noisy.hierarchy, clean_numbers)), len(before)
@@ -173,22 +153,22 @@ def noise_study(
             begun[cell] = (one.study, clean_numbers, fraction)
             yield one
 
-    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
-        run_studies(studies(), engine, on_step)
-    found = {
-        cell: CellResult(
-            measured(study, truth, clean_numbers, cell),
-            fraction,
-            list(dict.fromkeys(run["candidate"] for run in study.runs() if run["still_improving"])),
-            study.config,
-        )
-        for cell, (study, clean_numbers, fraction) in begun.items()
-    }
-    grid = {
-        kind: [[found[Cell(kind if rate else None, rate, k)] for k in draws] for rate in rates]
+    run_studies(studies(), protocol, executor, on_step)
+    grid = {  # the cells of every kind, by rate and draw
+        kind: [
+            [Cell(kind if rate else None, rate, draw) for draw in range(noise.draws)]
+            for rate in rates
+        ]
         for kind in kinds
     }
-    first = next(iter(found.values())).config
+
+    def of_each(kind: str, what: Callable[[Cell], Any]) -> list[list[Any]]:
+        return [[what(cell) for cell in row] for row in grid[kind]]
+
+    def improving(cell: Cell) -> list[str]:
+        return [run["candidate"] for run in begun[cell][0].runs() if run["still_improving"]]
+
+    first = next(iter(begun.values()))[0].config
     config: dict[str, Any] = {
         "dataset": describe(dataset),
         "noise_seed": noise.seed,
@@ -196,15 +176,20 @@ def noise_study(
         "first_seed": protocol.seed,
         "versions": first["metadata"]["versions"],
         "machine": machine(),
-        "corrupted": {
-            kind: [[one.corrupted for one in row] for row in rows] for kind, rows in grid.items()
-        },
+        "corrupted": {kind: of_each(kind, lambda cell: begun[cell][2]) for kind in kinds},
         "still_improving": {
-            kind: [list(dict.fromkeys(key for one in row for key in one.improving)) for row in rows]
-            for kind, rows in grid.items()
+            kind: [
+                list(dict.fromkeys(key for keys in row for key in keys))
+                for row in of_each(kind, improving)
+            ]
+            for kind in kinds
         },
     }
-    by_kind = {kind: [[one.values for one in row] for row in rows] for kind, rows in grid.items()}
+    values = {
+        cell: measured(study, truth, clean_numbers, cell)
+        for cell, (study, clean_numbers, _) in begun.items()
+    }
+    by_kind = {kind: of_each(kind, values.__getitem__) for kind in kinds}
     return summarize_noise(by_kind, rates, parsed, config)
 
 
@@ -212,11 +197,10 @@ def measured(study: Study, truth: Truth, clean_numbers: Ints, cell: Cell) -> Val
     """Return the metrics of a cell's candidates, by the clean taxonomy."""
     # Probabilities of a wrong taxonomy are of other classes: only decisions are mapped back.
     scores = [] if cell.kind == "hierarchy" else [n for n in SCORES if n in study.config["metrics"]]
-    runs = study.runs()
     return {
         one.key: {
             **evaluate_decisions(truth, clean_numbers[study.rows(one)["terminal"]], DECIDED),
-            **{name: study.values(one, name, runs) for name in scores},
+            **{name: study.values(one, name) for name in scores},
         }
         for one in study.candidates
     }

@@ -9,8 +9,6 @@ single draw the unit is the seed, and nothing is said of other draws.
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from hierlearn.lab.summary import (
     against_first,
     as_json,
     capital,
+    markdown_table,
     points,
     signed,
     write_texts,
@@ -29,7 +28,7 @@ from hierlearn.lab.summary import (
 from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hierlearn.lab.candidates import Candidate
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     Values = Mapping[str, Mapping[str, Sequence[float]]]  # by candidate, metric and seed
     Draws = Sequence[Values]  # of one rate
     BySeed = Sequence[Sequence[float]]  # of one candidate, by draw and seed
-    from collections.abc import Mapping
 
 
 FORMAT, VERSION = "hierlearn.noise", 3
@@ -188,7 +186,11 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
         for metric in main_metrics(summary, kind):
             lines += [*rate_table(summary, kind, metric), ""]
         lines += ["Accuracy of each level on the path to the decision:", ""]
-        lines += [*table(summary, kind, [(metric, end) for metric in levels for end in ends]), ""]
+        columns = [(metric, end) for metric in levels for end in ends]
+        arrows = {name: ARROWS[direction] for name, direction in summary["directions"].items()}
+        at = [percent(rate) for rate in summary["rates"]]
+        heads = [f"{metric} {arrows[metric]} at {at[place]}" for metric, place in columns]
+        lines += [*markdown_table(["", *heads], rows(summary, kind, columns)), ""]
     lines.append(explain_tables(summary))
     still = [
         f"{', '.join(keys)} ({TITLES[kind].lower()}, {percent(rate)})"
@@ -220,79 +222,22 @@ def explain_tables(summary: Mapping[str, Any]) -> str:
 
 def rate_table(summary: Mapping[str, Any], kind: str, metric: str) -> list[str]:
     """Return the lines of a table of one metric: one row per candidate, one column per rate."""
-    lines = table(summary, kind, [(metric, place) for place in range(len(summary["rates"]))])
     heads = [f"{metric} {ARROWS[summary['directions'][metric]]}", *map(percent, summary["rates"])]
-    return ["| " + " | ".join(heads) + " |", *lines[1:]]
+    columns = [(metric, place) for place in range(len(summary["rates"]))]
+    return markdown_table(heads, rows(summary, kind, columns))
 
 
-def table(summary: Mapping[str, Any], kind: str, columns: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the lines of a table.
-
-    Args:
-        summary: the study.
-        kind: of noise.
-        columns: the metric and the place of the rate of each column.
-    """
-    heads = [
-        f"{metric} {ARROWS[summary['directions'][metric]]} at {percent(summary['rates'][place])}"
-        for metric, place in columns
-    ]
-    lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(columns) + "|"]
-    for number, label in enumerate(summary["labels"]):
-        cells = []
-        for metric, place in columns:
-            figure = summary["figures"][kind][metric][place][number]
+def rows(
+    summary: Mapping[str, Any], kind: str, columns: Sequence[tuple[str, int]]
+) -> list[list[str]]:
+    """Return the cells of every candidate; a column is a metric and the place of a rate."""
+    found = [[label] for label in summary["labels"]]
+    for metric, place in columns:
+        for cells, figure in zip(found, summary["figures"][kind][metric][place], strict=True):
             mean = shown(metric, figure["mean"])
             mean = f"**{mean}**" if better(summary, metric, figure) else mean
             cells.append(with_interval(metric, figure, mean))
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def as_csv(summary: Mapping[str, Any]) -> str:
-    """Return one line per figure."""
-    columns = ("mean", "deviation", "seed_deviation", "difference", "p", "significant")
-    head = ["kind", "rate", "corrupted", "candidate", "metric", *columns, "low", "high"]
-    counts = [summary["draws"], summary["seeds"]]
-    lines = []
-    for kind, place, metric, key, figure in each_figure(summary):
-        corrupted = float(np.mean(summary["corrupted"][kind][place]))
-        known = [figure[name] for name in columns]
-        ends = figure["interval"] or [None, None]
-        rate = summary["rates"][place]
-        lines.append([kind, rate, corrupted, key, metric, *known, *ends, *counts])
-    return csv_text([*head, "draws", "seeds"], lines)
-
-
-def as_runs_csv(summary: Mapping[str, Any]) -> str:
-    """Return one line per figure of a single run, with its draw and its seed."""
-    head = ["kind", "rate", "draw", "corrupted", "candidate", "seed", "metric", "value"]
-    lines = []
-    for kind, place, metric, key, figure in each_figure(summary):
-        for draw, values in enumerate(figure["values"]):
-            corrupted = summary["corrupted"][kind][place][draw]
-            first = summary["first_seed"] + draw * summary["seeds"]
-            for seed, value in enumerate(values, first):
-                rate = summary["rates"][place]
-                lines.append([kind, rate, draw, corrupted, key, seed, metric, value])
-    return csv_text(head, lines)
-
-
-def each_figure(
-    summary: Mapping[str, Any],
-) -> Iterator[tuple[str, int, str, str, Mapping[str, Any]]]:
-    """Yield kind, place of the rate, metric, candidate and figure of every figure."""
-    for kind in summary["kinds"]:
-        for place in range(len(summary["rates"])):
-            for metric, column in summary["figures"][kind].items():
-                for key, figure in zip(summary["candidates"], column[place], strict=True):
-                    yield kind, place, metric, key, figure
-
-
-def csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *lines])
-    return text.getvalue()
+    return found
 
 
 # ---------------------------------------- verdict
@@ -408,12 +353,10 @@ def size(name: str, figure: Mapping[str, Any]) -> str:
 
 
 def publish_noise(summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Write noise.json, noise.csv, runs.csv and noise.md; put the verdict into the summary."""
+    """Write noise.json and noise.md; put the verdict into the summary."""
     summary["verdict"] = noise_verdict(summary)
     texts = {
         "noise.json": as_json(summary),
-        "noise.csv": as_csv(summary),
-        "runs.csv": as_runs_csv(summary),
         "noise.md": f"{as_markdown(summary)}\n{summary['verdict']}\n",
     }
     return write_texts(folder, texts)

@@ -14,13 +14,14 @@ counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hierlearn.errors import plural
 from hierlearn.lab.candidates import Candidate, parse_candidate
 from hierlearn.lab.protocol import Protocol
-from hierlearn.lab.summary import is_bold, tex
+from hierlearn.lab.summary import markdown_table
 from hierlearn.metrics.measure import find_metric
 
 if TYPE_CHECKING:
@@ -64,13 +65,9 @@ def _row(
     diatoms: tuple[float, float, float] | None = None,
     imclef: tuple[float, float, float] | None = None,
 ) -> PaperRow:
-    candidate = parse_candidate(text)
     printed = {"diatoms": diatoms, "imclef07d": imclef}
-    return PaperRow(
-        Candidate(candidate.key, candidate.loss, candidate.options, candidate.recipe, label),
-        tables,
-        {name: figures for name, figures in printed.items() if figures is not None},
-    )
+    known = {name: figures for name, figures in printed.items() if figures is not None}
+    return PaperRow(replace(parse_candidate(text), label=label), tables, known)
 
 
 ROWS = (
@@ -135,22 +132,22 @@ def as_markdown(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
         summaries: the summary of the study of each dataset.
         table: 1 (ablation), 2 (results), or 0 for what the paper lacks.
     """
-    heads, rule = ["loss"], ["---"]
+    heads = ["loss"]
     for name in summaries:
         for metric in ("Hit@1", "MRR", "HierDist"):
             heads += [f"{name} {metric}", "paper"] if table else [f"{name} {metric}"]
-            rule += ["---:", "---:"] if table else ["---:"]
         heads.append(f"{name} HierDist (path)")
-        rule.append("---:")
-    lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(rule) + "|"]
-    for row in ROWS:
-        if table not in row.tables:
-            continue
-        cells = [row.candidate.label]
-        for name, summary in summaries.items():
-            cells += cells_of(row, name, summary, printed=bool(table))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [row.candidate.label]
+        + [
+            cell
+            for name, summary in summaries.items()
+            for cell in cells_of(row, name, summary, printed=bool(table))
+        ]
+        for row in ROWS
+        if table in row.tables
+    ]
+    return "\n".join(markdown_table(heads, rows)) + "\n"
 
 
 def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: bool) -> list[str]:
@@ -160,64 +157,14 @@ def cells_of(row: PaperRow, name: str, summary: Mapping[str, Any], *, printed: b
     cells = []
     for place, metric in enumerate(COLUMNS):
         figure = summary["figures"][metric][number]
-        text = printed_figure(metric, figure["mean"])
+        write = partial(find_metric(metric).format, digits=2)  # as the paper prints it
+        text = write(figure["mean"])
         if figure["deviation"] is not None:
-            text += f" ± {printed_figure(metric, figure['deviation'])}"
+            text += f" ± {write(figure['deviation'])}"
         cells.append(text)
         if printed and place < 3:
             known = row.printed.get(name)
             cells.append(f"{known[place]:.2f}" if known else "")
-    return cells
-
-
-def printed_figure(metric: str, value: float) -> str:
-    """Return a figure as the paper prints it, with two digits."""
-    return find_metric(metric).format(value, digits=2)
-
-
-def as_latex(summaries: Mapping[str, Mapping[str, Any]], table: int) -> str:
-    """Return our figures of one of the paper's tables in its layout, with booktabs rules.
-
-    Args:
-        summaries: the summary of the study of each dataset.
-        table: 1 (ablation), 2 (results), or 0 for what the paper lacks.
-    """
-    heads, rules, names = ["Methods"], [], [""]
-    for place, name in enumerate(summaries):
-        heads.append(rf"\multicolumn{{3}}{{c}}{{{TITLES[name]}}}")
-        rules.append(rf"\cmidrule(r){{{3 * place + 2}-{3 * place + 4}}}")
-        names += ["Hit@1", "MRR", "HierDist"]
-    lines = [
-        r"\begin{tabular}{l" + "lll" * len(summaries) + "}",
-        r"\toprule",
-        " & ".join(heads) + r" \\",
-        " ".join(rules),
-        " & ".join(names) + r" \\",
-        r"\midrule",
-    ]
-    for row in ROWS:
-        if table not in row.tables:
-            continue
-        cells = [tex(row.candidate.label)]
-        for summary in summaries.values():
-            cells += latex_cells(row, summary)
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def latex_cells(row: PaperRow, summary: Mapping[str, Any]) -> list[str]:
-    """Return Hit@1, MRR and HierDist of a row; bold is better than the first beyond noise."""
-    if row.candidate.key not in summary["candidates"]:
-        return ["", "", ""]
-    number = summary["candidates"].index(row.candidate.key)
-    cells = []
-    for metric in COLUMNS[:3]:
-        figure = summary["figures"][metric][number]
-        mean = printed_figure(metric, figure["mean"])
-        mean = rf"\textbf{{{mean}}}" if is_bold(summary, metric, number) else mean
-        if figure["deviation"] is not None:
-            mean += rf" {{\scriptsize$\pm${printed_figure(metric, figure['deviation'])}}}"
-        cells.append(mean)
     return cells
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (read at run time by settings_of)
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hierlearn.training.fields import check_fields, documented, setting
 from hierlearn.training.settings import Plan
@@ -25,7 +25,6 @@ TABLE = (
     *("exact", "severity", "hit@1", "mrr", "hier-dist", "lca-height", "terminal-accuracy"),
     *("mean-level", "au-prc"),
 )
-Tune = Literal["none", "paper", "each"]  # how settings are chosen before a study
 KINDS = ("labels", "hierarchy")  # of noise
 # How losses train, unless the settings say otherwise.
 TEST_SHARE = 0.2  # of the rows, where none are set apart for testing
@@ -53,7 +52,6 @@ class Protocol:
         at_least=0,
         below=1,
     )
-    trials: int = setting(6, "Trials of each search of tune.", at_least=1)
     metrics: tuple[str, ...] = TABLE
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_candidate: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

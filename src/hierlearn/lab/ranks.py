@@ -17,7 +17,7 @@ import numpy as np
 from hierlearn.errors import HierlearnError, quoted
 from hierlearn.lab.statistics import LEVEL, rank_methods, spread
 from hierlearn.lab.study import Study
-from hierlearn.lab.summary import ARROWS, as_json, write_texts
+from hierlearn.lab.summary import ARROWS, as_json, markdown_table, write_texts
 from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def mean_of(study: Study, candidate: Candidate, metric: str) -> float:
     if any(metric not in run["test"] for run in runs):
         known = ", ".join(name for name in runs[0]["test"] if not find_metric(name).by_level)
         raise HierlearnError(f"{study.folder} has no {metric}; it has {known}")
-    mean = spread(study.values(candidate, metric, runs)).mean
+    mean = spread(study.values(candidate, metric)).mean
     if math.isnan(mean):
         raise HierlearnError(
             f"{metric} of {candidate.key!r} is not defined in {study.folder}; rank by another "
@@ -221,7 +221,8 @@ def rank_verdict(summary: Mapping[str, Any]) -> str:
     elif pairs:
         text = "; ".join(f"{better} before {', '.join(worse)}" for better, worse in pairs.items())
         parts.append(f"Mean ranks differ by more than {critical}: {text}.")
-        joined = [" and ".join([", ".join(names[:-1]), names[-1]]) for names in named(summary)]
+        named = [[label[key] for key in group] for group in summary["groups"]]
+        joined = [" and ".join([", ".join(names[:-1]), names[-1]]) for names in named]
         parts.append(f"Not significantly different: {'; '.join(joined)}." if joined else "")
     elif is_any_different(summary):
         parts.append(f"No two mean ranks differ by more than {critical}.")
@@ -231,12 +232,6 @@ def rank_verdict(summary: Mapping[str, Any]) -> str:
             f"be there."
         )
     return " ".join(filter(None, parts))
-
-
-def named(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Return the groups by label."""
-    label = dict(zip(summary["candidates"], summary["labels"], strict=True))
-    return [[label[key] for key in group] for group in summary["groups"]]
 
 
 def written_p(p: float) -> str:
@@ -249,8 +244,7 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
     heads = ["mean rank ↓"] + [
         f"{name}: {metric} {ARROWS[summary['direction']]}" for name in summary["datasets"]
     ]
-    lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
-    lines += ["| " + " | ".join(cells) + " |" for cells in rows(summary)]
+    lines = markdown_table(["", *heads], rows(summary))
     return "\n".join([*lines, "", summary["verdict"], *notes(summary)]) + "\n"
 
 

@@ -20,7 +20,6 @@ from hierlearn.decoding import make_decoder
 from hierlearn.errors import HierlearnError, quoted
 from hierlearn.hierarchy import LabelSpace
 from hierlearn.hierarchy.labels import Labels
-from hierlearn.lab.evidence import StoredEvidence, find_evidence
 from hierlearn.lab.protocol import EARLY
 from hierlearn.losses import CollapseWarning
 from hierlearn.memory.store import Memory
@@ -84,7 +83,6 @@ class Result:
         selected: (epochs, C) in what percentage of the batches a curriculum, if there is one,
             selected each class, over the seeds.
         collapse: the first CollapseWarning, if there was one.
-        evidence: the remembered rows that the answers were taken from, where there is a memory.
     """
 
     runs: list[dict[str, Any]]
@@ -92,7 +90,6 @@ class Result:
     log: list[dict[str, Any]]
     selected: NDArray[np.uint8] | None = None
     collapse: str | None = None
-    evidence: StoredEvidence | None = None
 
 
 def run_task(
@@ -128,9 +125,6 @@ def run_task(
     rows = ready_rows(prepared, dataset.split("test"))
     runs, stored = evaluate(task, prepared, fitted, rows)
     members = members_of(prepared.network) or 1
-    evidence = find_evidence(prepared.network, prepared.answer, rows)
-    if evidence is not None and members < len(runs):
-        evidence = evidence.repeated(len(runs))
     about = {**clock.seconds(len(runs)), **network_size(prepared.network, members)}
     for run_of_seed in runs:
         run_of_seed.update(about)
@@ -138,7 +132,7 @@ def run_task(
     if fitted.selections:
         percentages = torch.stack(fitted.selections).mul(100).round()
         selected = percentages.to(torch.uint8).numpy()
-    return Result(runs, stored, log, selected, collapse, evidence)
+    return Result(runs, stored, log, selected, collapse)
 
 
 def run_pipelines(
@@ -173,20 +167,23 @@ def run_pipelines(
         given = predictions(pipeline, test)
         parts.append(measured_rows(task, given))
         trained = pipeline.config.get("training", {})
+        chosen = pipeline.config.get("settings", {})
+        value, epoch, improved = (
+            (trained.get(name) or [None])[0]
+            for name in ("best_value", "best_epoch", "improved_at_the_last_epoch")
+        )
         runs.append(
             {
                 "candidate": task.candidate.key,
                 "seed": seed,
                 "test": measure_all(given, task.metrics),
-                "valid": first(trained.get("best_value")),
-                "best_epoch": first(trained.get("best_epoch")) or 0,
-                "still_improving": not is_solved(pipeline.config.get("settings", {}))
-                and bool(first(trained.get("improved_at_the_last_epoch"))),
+                "valid": value,
+                "best_epoch": epoch or 0,
+                # What is solved on all rows at once has no epochs to add.
+                "still_improving": chosen.get("optimizer") != "linear" and bool(improved),
                 "recipe": pipeline.config.get("recipe", {}).get("name"),
                 "settings": {
-                    name: value
-                    for name, value in pipeline.config.get("settings", {}).items()
-                    if name in (*EARLY, *task.plan.settings)
+                    name: chosen[name] for name in chosen if name in (*EARLY, *task.plan.settings)
                 },
                 "loss_options": {},
                 **clock.seconds(),
@@ -219,16 +216,6 @@ def network_size(network: nn.Module, members: int = 1) -> dict[str, int]:
     remembered = sum(one.embeddings.numel() for one in memories if one.embeddings is not None)
     others = max(whole - learned, 0) + remembered
     return {"parameters": learned // members, "stored": others // members}
-
-
-def first(values: Sequence[Any] | None) -> Any:
-    """Return the first of some values, None where there are none."""
-    return values[0] if values else None
-
-
-def is_solved(settings: Mapping[str, Any]) -> bool:
-    """Return whether a model is solved on all rows at once: it has no epochs to add."""
-    return settings.get("optimizer") == "linear"
 
 
 def check_metrics(task: Task, space: LabelSpace) -> None:
@@ -280,7 +267,7 @@ def evaluate(
                 "test": measure_all(given, task.metrics),
                 "valid": fitted.stopping.value[member],
                 "best_epoch": fitted.stopping.epoch[member],
-                "still_improving": not is_solved(decided)
+                "still_improving": decided["optimizer"] != "linear"
                 and not fitted.stopping.stopped[member]
                 and fitted.stopping.improved_last[member],
                 "recipe": None if task.candidate.recipe is None else decision.name,

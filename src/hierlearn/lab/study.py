@@ -5,7 +5,6 @@
     rows/<candidate>          decisions and metrics of the test rows, (seeds, rows), as safetensors
     logs/<candidate>.jsonl    the epochs of its training
     selected/<candidate>      which classes its curriculum selected, (epochs, classes), in percent
-    evidence/<candidate>      the remembered rows that its answers were taken from, see evidence.py
     trials/                   the values of the trials of tune, see tune.py
     hierarchy.json, truth.safetensors, texts.json, names.json
                               the test rows: taxonomy, labels, texts, what each is called
@@ -16,101 +15,30 @@ A run is in runs.jsonl only when it is complete: an interrupted study continues 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from hierlearn.errors import DataError, HierlearnError, arg, shown
 from hierlearn.files.reading import LARGE, guarded, is_file, read_json
-from hierlearn.files.structured import Extra, Range, check, json_line, read_log, read_records
+from hierlearn.files.structured import check, json_line, read_log, read_records
 from hierlearn.files.tensors import read_tensors, write_tensors
-from hierlearn.files.writing import atomic_write, flush, is_empty, remove, remove_strays
+from hierlearn.files.writing import atomic_write, flush, is_empty, remove
 from hierlearn.hierarchy import Hierarchy
 from hierlearn.lab.candidates import Candidate
-from hierlearn.lab.evidence import StoredEvidence
 from hierlearn.reports.decisions import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from hierlearn.hierarchy.labels import Labels
     from hierlearn.lab.runner import Result
-
-
-# ---------------------------------------- what study.json and the lines of runs.jsonl hold
-
-
-@dataclass
-class CandidateJson:
-    """A candidate in study.json."""
-
-    key: Annotated[str, Range(1, 200)]
-    loss: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    recipe: str | None = None
-    label: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class TaxonomyJson(Extra):
-    """What study.json says of the hierarchy."""
-
-    classes: int
-    leaves: int
-    levels: int
-    kind: str
-
-
-@dataclass
-class DatasetJson(Extra):
-    """What study.json says of the rows."""
-
-    name: str | None
-    hierarchy: TaxonomyJson
-    rows: int
-    splits: dict[str, int]
-
-
-@dataclass
-class StudyJson(Extra):
-    """study.json."""
-
-    format: Literal["hierlearn.study"]
-    version: int
-    candidates: Annotated[list[CandidateJson], Range(1, 10_000)]
-    uses_hierarchy: dict[str, bool]
-    seeds: Annotated[list[int], Range(1, 100_000)]
-    metrics: list[str]
-    settings: dict[str, Any]
-    dataset: DatasetJson
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class RunJson(Extra):
-    """A line of runs.jsonl."""
-
-    candidate: str
-    seed: int
-    test: dict[str, float | list[float | None] | None]
-    seconds: float
-    best_epoch: int | None
-    still_improving: bool
-    settings: dict[str, Any]
-    loss_options: dict[str, Any] = field(default_factory=dict)
-    recipe: str | None = None
-    parameters: int | None = None
-    stored: int | None = None
-    cpu_seconds: float | None = None
-
-
-# ---------------------------------------- the folder
 
 
 FORMAT, VERSION = "hierlearn.study", 2
@@ -139,17 +67,21 @@ class Study:
         path = Path(folder) / "study.json"
         if not is_file(path):
             raise StudyError(f"{folder} holds no study: there is no study.json in it")
-        config = read_config(path)
-        check_version(path, config)
-        check(path, config, StudyJson, StudyError)
-        for one in config["candidates"]:
-            if one["key"] not in config["uses_hierarchy"]:
-                raise StudyError(f"{path}: uses_hierarchy.{one['key']} is missing")
-        return cls(Path(folder), config)
+        study = cls(Path(folder), read_config(path))
+        check_version(path, study.config)
+        with guarded(path, "is damaged", StudyError):
+            for one in study.candidates:
+                study.config["uses_hierarchy"][one.key]
+            if not all(type(one) is int for one in study.seeds):
+                raise ValueError("its seeds are not integers")
+            for name in ("metrics", "settings"):
+                study.config[name]
+            study.config["dataset"]["hierarchy"]["classes"]
+        return study
 
     @classmethod
     def begin(cls, folder: Path | str, config: Mapping[str, Any], *, force: bool = False) -> Study:
-        """Begin a study in a folder, or resume the same one.
+        """Begin a study in a folder, or resume the same one; one without any run is replaced.
 
         Args:
             folder: where; empty, absent, or holding the same study.
@@ -159,7 +91,7 @@ class Study:
         """
         folder, path = Path(folder), Path(folder) / "study.json"
         wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **config}))
-        if path.is_file():
+        if path.is_file() and (folder / "runs.jsonl").is_file():
             before = read_config(path)
             differing = [
                 name
@@ -198,8 +130,7 @@ class Study:
     @property
     def finished(self) -> list[Candidate]:
         """The candidates that are complete, in order."""
-        runs = self.runs()
-        return [one for one in self.candidates if self.is_done(one, runs)]
+        return [one for one in self.candidates if self.is_done(one)]
 
     @property
     def seeds(self) -> list[int]:
@@ -214,42 +145,33 @@ class Study:
     def runs(self) -> list[dict[str, Any]]:
         """Return the complete runs."""
         path = self.folder / "runs.jsonl"
-        found = read_records(path, RunJson, StudyError) if path.exists() else []
-        for run in found:
-            absent = [name for name in self.config["metrics"] if name not in run["test"]]
-            if absent:
-                raise StudyError(f"{path}: a run of {run['candidate']} lacks {absent[0]}")
+        if not path.exists():
+            return []
+        found = read_runs(path, path.stat().st_mtime_ns, path.stat().st_size)
+        with guarded(path, "is damaged", StudyError):
+            for run in found:
+                float(run["seconds"]) + run["seed"]
+                absent = [name for name in self.config["metrics"] if name not in run["test"]]
+                if absent:
+                    raise StudyError(f"{path}: a run of {run['candidate']} lacks {absent[0]}")
         return found
 
-    def is_done(
-        self, candidate: Candidate, runs: Sequence[Mapping[str, Any]] | None = None
-    ) -> bool:
-        """Return whether every seed of a candidate is there.
+    def is_done(self, candidate: Candidate) -> bool:
+        """Return whether every seed of a candidate is there."""
+        return {run["seed"] for run in self.runs_of(candidate)}.issuperset(self.seeds)
 
-        Args:
-            candidate: which.
-            runs: what ``runs`` returned, so that many questions read the file once.
-        """
-        return {run["seed"] for run in self.runs_of(candidate, runs)}.issuperset(self.seeds)
+    def runs_of(self, candidate: Candidate) -> list[dict[str, Any]]:
+        """Return the runs of a candidate."""
+        return [run for run in self.runs() if run["candidate"] == candidate.key]
 
-    def runs_of(
-        self, candidate: Candidate, runs: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[Mapping[str, Any]]:
-        """Return the runs of a candidate; the arguments are those of ``is_done``."""
-        known = self.runs() if runs is None else runs
-        return [run for run in known if run["candidate"] == candidate.key]
-
-    def values(
-        self, candidate: Candidate, metric: str, runs: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[float]:
+    def values(self, candidate: Candidate, metric: str) -> list[float]:
         """Return a metric of a candidate, one value per seed; NaN where it is not defined.
 
         Args:
             candidate: one that is complete.
             metric: one that was measured.
-            runs: what ``runs`` returned, so that many figures read the file once.
         """
-        by_seed = {run["seed"]: run for run in self.runs_of(candidate, runs)}
+        by_seed = {run["seed"]: run for run in self.runs_of(candidate)}
         with guarded(self.folder / "runs.jsonl", f"lacks a figure of {candidate.key}", StudyError):
             found = [by_seed[seed]["test"][metric] for seed in self.seeds]
         return [float("nan") if value is None else value for value in found]
@@ -262,23 +184,18 @@ class Study:
         where that is one class per row. The per-row metrics of the table go by their names.
         """
         path = self.folder / "rows" / f"{candidate.file_name}.safetensors"
-        tensors, _ = read_tensors(path)
-        shape = (len(self.seeds), len(self.truth()))
-        for name, value in tensors.items():
-            if tuple(value.shape) != shape:
-                raise StudyError(
-                    f"{path}: {name} {tuple(value.shape)} must be {shape}, seeds and test rows"
-                )
-        for name in ("argmax", "terminal", "exact", "severity"):
-            if name not in tensors:
-                raise StudyError(f"{path} is damaged: it lacks {name}")
-        check_classes(path, tensors["argmax"].numpy(), len(self.hierarchy))
-        check_classes(path, tensors["terminal"].numpy(), len(self.hierarchy))
-        if "answer" in tensors:
-            check_classes(path, tensors["answer"].numpy().clip(0), len(self.hierarchy))
-        if "probability" not in tensors or not tensors["probability"].isfinite().all():
-            raise StudyError(f"{path} is damaged: its probabilities are not finite")
-        return {name: value.numpy() for name, value in tensors.items()}
+        shape, classes = (len(self.seeds), len(self.truth())), len(self.hierarchy)
+        with guarded(path, "is damaged", StudyError):
+            found = {name: value.numpy() for name, value in read_tensors(path)[0].items()}
+            for name, value in found.items():
+                if value.shape != shape:
+                    raise ValueError(f"{name} {value.shape} must be {shape}, seeds and test rows")
+            answer = found.get("answer", found["terminal"]).clip(0)
+            for numbers in (found["argmax"], found["terminal"], answer):
+                check_classes(numbers, classes)
+            if not np.isfinite(found["probability"]).all():
+                raise ValueError("its probabilities are not finite")
+        return found
 
     def log(self, candidate: Candidate) -> list[dict[str, Any]]:
         """Return the epochs of a candidate's training."""
@@ -290,28 +207,21 @@ class Study:
         path = self.folder / "selected" / f"{candidate.file_name}.safetensors"
         if not path.is_file():
             return None
-        tensors, _ = read_tensors(path)
         with guarded(path, "is damaged", StudyError):
-            found: NDArray[np.uint8] = tensors["selected"].numpy()
-        if found.ndim != 2 or found.shape[1] != len(self.hierarchy):
-            raise StudyError(
-                f"{path}: selected {found.shape} must be (epochs, {len(self.hierarchy)})"
-            )
+            found: NDArray[np.uint8] = read_tensors(path)[0]["selected"].numpy()
+            if found.ndim != 2 or found.shape[1] != len(self.hierarchy):
+                raise ValueError(f"selected must be (epochs, {len(self.hierarchy)})")
         return found
-
-    def evidence(self, candidate: Candidate) -> StoredEvidence | None:
-        """Return the remembered rows of the answers; None for a candidate without a memory."""
-        return StoredEvidence.read(self.folder / "evidence", candidate.file_name)
 
     def truth(self) -> Truth:
         """Return the labels of the test rows."""
         path, hierarchy = self.folder / "truth.safetensors", self.hierarchy
-        tensors, _ = read_tensors(path)
         with guarded(path, "is damaged", StudyError):
+            tensors, _ = read_tensors(path)
             offsets, classes = (tensors[name].numpy() for name in ("offsets", "classes"))
             if offsets[0] != 0 or offsets[-1] != len(classes) or (offsets[1:] < offsets[:-1]).any():
-                raise StudyError(f"{path} is damaged: its offsets do not fit its classes")
-        check_classes(path, classes, len(hierarchy))
+                raise ValueError("its offsets do not fit its classes")
+            check_classes(classes, len(hierarchy))
         return Truth(hierarchy, offsets, classes)
 
     def texts(self) -> list[str] | None:
@@ -364,25 +274,18 @@ class Study:
         if result.selected is not None:
             path = self.folder / "selected" / f"{name}.safetensors"
             write_tensors(path, {"selected": torch.from_numpy(result.selected)}, {"format": FORMAT})
-        StoredEvidence.remove(self.folder / "evidence", name)  # of a study that was replaced
-        if result.evidence is not None:
-            result.evidence.write(self.folder / "evidence", name)
         with atomic_write(self.folder / "logs" / f"{name}.jsonl") as file:
             file.writelines(json_line(record) for record in result.log)
         kept = [run for run in self.runs() if run["candidate"] != candidate.key]
         with atomic_write(self.folder / "runs.jsonl") as file:
             file.writelines(json.dumps(run) + "\n" for run in [*kept, *result.runs])
 
-    def discard(self) -> None:
-        """Remove what ``begin`` and ``set_data`` wrote, and the folder if nothing else is in it."""
-        for name in (
-            *("hierarchy.json", "truth.safetensors", "texts.json", "names.json"),
-            "study.json",  # the last, by which the others are known
-        ):
-            remove(self.folder / name)
-        remove_strays(self.folder)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+
+@lru_cache(maxsize=4)
+def read_runs(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    """Return the runs of a file, read once as long as it does not change."""
+    del changed, size
+    return read_records(path, dict[str, Any], StudyError)
 
 
 def as_text(config: Mapping[str, Any]) -> str:
@@ -424,11 +327,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def check_classes(path: Path, numbers: NDArray[Any], count: int) -> None:
+def check_classes(numbers: NDArray[Any], count: int) -> None:
     """Raise on numbers that are not those of ``count`` classes."""
     whole = numbers.dtype.kind in "iu"
     if not whole or (numbers.size and not 0 <= numbers.min() <= numbers.max() < count):
-        raise StudyError(f"{path} is damaged: its classes are not numbers in 0..{count - 1}")
+        raise ValueError(f"its classes are not numbers in 0..{count - 1}")
 
 
 def check_version(path: Path, config: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Suites: one study per dataset of a named list, ranks over them, beside the figures in print.
 
-    OUT/<set>/       the study of a dataset
+    OUT/<set>/       the study of a dataset, with its page
+    OUT/suite.md     methods beside the best figures in print, ranks, seconds, what was left out
     OUT/suite.json   every figure, rank and published figure
 
 A set whose files are not there is listed, not fatal; neither is one that raises an error, nor a
@@ -21,15 +22,15 @@ import numpy as np
 from hierlearn.datasets.registry import DATASETS
 from hierlearn.errors import DataError, HierlearnError, quoted, unknown_name
 from hierlearn.lab.candidates import parse_candidates
-from hierlearn.lab.compare import begin, run_studies, uses_gpu
+from hierlearn.lab.compare import begin, run_studies, write_study
 from hierlearn.lab.corpora.clus import CLUS_SETS, locate_clus
+from hierlearn.lab.pages.page import NAME
 from hierlearn.lab.protocol import TABLE, Protocol
-from hierlearn.lab.ranks import rank_studies
+from hierlearn.lab.ranks import notes, rank_studies
 from hierlearn.lab.runner import with_test_rows
 from hierlearn.lab.statistics import spread
-from hierlearn.lab.summary import as_json, publish, write_texts
-from hierlearn.metrics.measure import plain
-from hierlearn.service.engine import engine_of
+from hierlearn.lab.summary import ARROWS, as_json, capital, markdown_table, write_texts
+from hierlearn.metrics.measure import find_metric, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "hierlearn.suite", 1
 SUITE_SEEDS = 5  # of each method, unless asked for others
 TEST_FRACTION = 0.2  # of a dataset without a split "test"
+TIMES = ("seconds", "cpu_seconds")
 SUSPECT = "suspect"  # how the note of a figure begins that no method is measured against
 
 
@@ -140,8 +142,7 @@ def compare_suite(
             of steps.
 
     Returns:
-        Every figure, ready for JSON: the content of suite.json. ``write_suite`` of
-        ``hierlearn.lab.pages`` makes a page of it.
+        Every figure, ready for JSON: the content of suite.json.
     """
     suite, out = find_suite(suite) if isinstance(suite, str) else suite, Path(out)
     candidates = parse_candidates(list(methods or suite.methods))
@@ -153,8 +154,7 @@ def compare_suite(
     begun: dict[str, Comparison] = {}
 
     def studies() -> Iterator[Comparison]:
-        for place, name in enumerate(suite.datasets):
-            first = place * len(candidates)
+        for name in suite.datasets:
             try:
                 dataset = load_set(suite, name, data_dir)
                 if on_message is not None:
@@ -163,25 +163,22 @@ def compare_suite(
                 one = begin(dataset, candidates, out / name, protocol, force=force)
             except HierlearnError as error:
                 absent[name] = str(error)
-                if on_step is not None:  # nothing more to wait for
-                    for number in range(first, first + len(candidates)):
-                        on_step(number, 1, 1)
                 continue
-            one.first, one.leaves_out = first, True
+            one.leaves_out = True
             begun[name] = one
             yield one
 
     def on_error(study: Comparison, error: HierlearnError) -> None:
         absent[study.study.folder.name] = str(error)
 
-    with engine_of(executor, gpu=uses_gpu(protocol, executor)) as engine:
-        run_studies(studies(), engine, on_step, on_error)
+    run_studies(studies(), protocol, executor, on_step, on_error)
     finished: dict[str, Comparison] = {}
     for name, one in begun.items():
         if one.failed:
             continue
         if one.study.finished:
-            publish(one.study)
+            if one.tasks or not (one.study.folder / NAME).is_file():
+                write_study(one.study)
             finished[name] = one
         else:
             reasons = by_reason(one.left_out).items()
@@ -215,7 +212,7 @@ def compare_suite(
     }
     if 1 < len(whole) < len(finished):  # the sets where no method was left out
         summary["ranks_of_all"], _ = ranks_of(whole, suite.metric)
-    write_texts(out, {"suite.json": as_json(summary)})
+    write_texts(out, {"suite.json": as_json(summary), "suite.md": as_markdown(summary)})
     return summary
 
 
@@ -263,40 +260,27 @@ def set_figures(
     printed: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the figures of one set: by candidate, and in print."""
-    runs = study.runs()
     figures: dict[str, Any] = {}
     for one in candidates:
-        if not study.is_done(one, runs):
+        if not study.is_done(one):
             continue
-        values = study.values(one, metric, runs)
+        values, own = study.values(one, metric), study.runs_of(one)
         about = spread(values)
-        own = study.runs_of(one, runs)
         figures[one.key] = {
             "mean": plain(about.mean),
             "deviation": None if about.deviation is None else plain(about.deviation),
             "seeds": len(values),
-            "seconds": mean_of(own, "seconds"),
-            "cpu_seconds": mean_of(own, "cpu_seconds"),
-            "parameters": own[0].get("parameters"),
-            "stored": own[0].get("stored"),
-            "recipe": own[0].get("recipe"),
+            **{name: float(np.mean([run[name] for run in own])) for name in TIMES},
+            **{name: own[0][name] for name in ("parameters", "stored", "recipe")},
         }
-    dataset = study.config["dataset"]
     return {
         "name": name,
         "report": f"{name}/report.html",
-        "rows": dataset["rows"],
+        "rows": study.config["dataset"]["rows"],
         "figures": figures,
         "published": printed,
         "best_published": best_published(printed),
     }
-
-
-def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """Return the mean of a figure over runs; None where an older version did not note it."""
-    values = [run.get(name) for run in runs]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def read_published(suite: Suite) -> dict[str, list[dict[str, Any]]]:
@@ -315,3 +299,79 @@ def best_published(printed: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     """Return the highest published figure that is not marked as suspect; None without any."""
     known = [one for one in printed if not one["note"].startswith(SUSPECT)]
     return dict(max(known, key=lambda one: one["value"])) if known else None
+
+
+# ---------------------------------------- tables
+
+
+def table(summary: Mapping[str, Any], bold: str = "") -> tuple[list[str], list[list[str]]]:
+    """Return the heads and one row per set: every method, and the best figure in print.
+
+    Args:
+        summary: the content of suite.json.
+        bold: what stands before and after the best figure of a set.
+    """
+    metric = find_metric(summary["metric"])
+    best = min if metric.direction == "down" else max
+    printed = any(one["best_published"] for one in summary["sets"])
+    rows = []
+    for one in summary["sets"]:
+        means = [one["figures"].get(key, {}).get("mean") for key in summary["candidates"]]
+        first = best((mean for mean in means if mean is not None), default=None)
+        cells = ["–" if mean is None else metric.format(mean) for mean in means]
+        cells = [
+            f"{bold}{cell}{bold}" if mean is not None and mean == first else cell
+            for cell, mean in zip(cells, means, strict=True)
+        ]
+        if printed:
+            found = one["best_published"]
+            cells.append(f"{metric.format(found['value'])} {found['method']}" if found else "–")
+        rows.append([one["name"], *cells])
+    return ["", *summary["labels"], *(["best in print"] if printed else [])], rows
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """Return figures and ranks, what methods take, what was left out, and the figures in print."""
+    metric, sets, found = find_metric(summary["metric"]), summary["sets"], summary["ranks"]
+    heads, rows = table(summary, bold="**")
+    linked = [[f"[{name}]({name}/report.html)", *cells] for name, *cells in rows]
+    lines = [f"{capital(summary['description'])}. {summary['protocol']}", ""]
+    lines += [f"{metric.name} {ARROWS[metric.direction]}, bold: the best method", ""]
+    lines += [*markdown_table(heads, linked), ""]
+    lines += [found["verdict"], *notes(found)] if found else [f"No ranks: {summary['no_ranks']}."]
+    whole = summary["ranks_of_all"]
+    if whole:
+        count = len(whole["datasets"])
+        lines += [
+            "",
+            f"On the {count} sets on which all methods can be trained: {whole['verdict']}",
+        ]
+    ranks = dict(zip(found["candidates"], found["mean_ranks"], strict=True)) if found else {}
+    cost = []
+    for key, label in zip(summary["candidates"], summary["labels"], strict=True):
+        own = [one["figures"][key] for one in sets if key in one["figures"]]
+        means = [
+            np.mean([one[name] for one in own])
+            if own and None not in [o[name] for o in own]
+            else None
+            for name in (*TIMES, "parameters", "stored")
+        ]
+        shown = ["–" if one is None else f"{one:,.1f}" for one in means]
+        cost.append([label, f"{ranks[key]:.2f}" if key in ranks else "–", str(len(own)), *shown])
+    heads = ["method", "mean rank ↓", "sets", "seconds per run", "of the processor"]
+    lines += ["", *markdown_table([*heads, "parameters", "other numbers stored"], cost)]
+    left = [(f"{', '.join(names)}", why) for why, names in by_reason(summary["absent"]).items()]
+    for one in sets:
+        left += [(f"{key} on {one['name']}", why) for key, why in one["left_out"].items()]
+    if left:
+        lines += ["", "Left out:", "", *(f"- {what}: {why}" for what, why in left)]
+    printed = [
+        [one["name"], row["method"], metric.format(row["value"]), row["source"], about]
+        for one in sets
+        for row in one["published"]
+        for about in ["; ".join(filter(None, [row["protocol"], row["note"]]))]
+    ]
+    if printed:
+        heads = ["set", "method", metric.name, "source", "note"]
+        lines += ["", "In print:", "", *markdown_table(heads, printed, "---")]
+    return "\n".join(lines) + "\n"

@@ -47,14 +47,14 @@ TEX_ARROWS = {"up": r" $\uparrow$", "down": r" $\downarrow$", "none": ""}
 
 def summarize(study: Study) -> dict[str, Any]:
     """Return the summary of the candidates of a study that are complete."""
-    candidates, runs = study.finished, study.runs()
+    candidates = study.finished
     keys = [candidate.key for candidate in candidates]
     metrics = [name for name in study.config["metrics"] if not find_metric(name).by_level]
     rows = {candidate.key: study.rows(candidate) for candidate in candidates}
-    own = {candidate.key: study.runs_of(candidate, runs) for candidate in candidates}
+    own = {candidate.key: study.runs_of(candidate) for candidate in candidates}
     figures = {}
     for name in metrics:
-        column = against_first([study.values(candidate, name, runs) for candidate in candidates])
+        column = against_first([study.values(candidate, name) for candidate in candidates])
         for key, figure in zip(keys, column, strict=True):
             known = find_metric(name).per_row and figure["mean"] is not None
             figure["interval"] = list(bootstrap_interval(rows[key][name])) if known else None
@@ -271,19 +271,26 @@ def is_bold(summary: Mapping[str, Any], metric: str, number: int) -> bool:
     return better
 
 
+def markdown_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---:"
+) -> list[str]:
+    """Return the lines of a Markdown table whose first column names the rows."""
+    lines = [f"| {' | '.join(cells).lstrip()} |" for cells in (heads, *rows)]
+    return [lines[0], "|---" + f"|{rule}" * (len(heads) - 1) + "|", *lines[1:]]
+
+
 def as_markdown(summary: Mapping[str, Any]) -> str:
     metrics = summary["metrics"]
     heads = [f"{name} {ARROWS[summary['directions'][name]]}".strip() for name in metrics]
-    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(metrics) + 1) + "|"]
+    rows = []
     for number, label in enumerate(summary["labels"]):
-        cells = []
+        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
+        rows.append([f"{label}{mark}"])
         for metric in metrics:
             mean, deviation = cell(metric, summary["figures"][metric][number])
             mean = f"**{mean}**" if is_bold(summary, metric, number) else mean
-            cells.append(mean if deviation is None else f"{mean} ± {deviation}")
-        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
-        lines.append(f"| {label}{mark} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *notes(summary)]) + "\n"
+            rows[-1].append(mean if deviation is None else f"{mean} ± {deviation}")
+    return "\n".join([*markdown_table(["", *heads], rows, "---"), "", *notes(summary)]) + "\n"
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
@@ -334,15 +341,19 @@ def tex(text: str) -> str:
 
 def as_csv(summary: Mapping[str, Any]) -> str:
     """Return one line per figure: candidate, metric, mean, deviation, interval, p."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = ("mean", "deviation", "low", "high", "p", "significant", "seeds")
-    writer.writerow(["candidate", "metric", *columns])
+    lines = []
     for metric in summary["metrics"]:
         for key, figure in zip(summary["candidates"], summary["figures"][metric], strict=True):
             low, high = figure["interval"] or (None, None)
             known = [key, metric, figure["mean"], figure["deviation"], low, high, figure["p"]]
-            writer.writerow([*known, figure["significant"], summary["seeds"]])
+            lines.append([*known, figure["significant"], summary["seeds"]])
+    return csv_text(["candidate", "metric", *columns], lines)
+
+
+def csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
     return text.getvalue()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hierlearn.lab.commands.bench import DEFAULT, Profile, notes, spread
+from hierlearn.lab.commands.bench import DEFAULT, Profile, notes
 from hierlearn.training.solvers.timeline import PARTS
 
 DATA = "bench rows.csv --label class --split part --device cpu"
@@ -20,8 +20,11 @@ def cells(said, columns):
 
 
 def test_it_times_the_losses_beside_cross_entropy(call):
-    said = call("bench --batch-size 8 --classes 30 --depth 3 --rounds 2 --device cpu")
-    assert re.match(r"8 rows, 30 classes \(\d+, \d+, \d+\) on the CPU, \d+ threads?\n", said)
+    said = call(
+        "bench --dataset-option rows=40 --dataset-option depth=2 --batch-size 8 --rounds 2 "
+        "--timed-epochs 0 --device cpu"
+    )
+    assert re.match(r"8 rows, 20 classes \(4, 16\) on the CPU, \d+ threads?\n", said)
     rows = cells(said, 3)
     assert [name for name, _, _ in rows] == ["bce of torch", *DEFAULT]
     assert rows[0][2] == "1.00"
@@ -31,19 +34,13 @@ def test_it_times_the_losses_beside_cross_entropy(call):
         )
 
 
-def test_it_takes_a_taxonomy_and_names_of_losses(call, tmp_path):
-    (tmp_path / "tree.txt").write_text("a/b\na/c\nd\n")
-    said = call(
-        "bench --hierarchy tree.txt --batch-size 3 --rounds 1 --losses mcloss,hxe,hcl-plain "
-        "--device cpu"
-    )
-    assert said.startswith("3 rows, 4 classes (2, 2) on ")
-    assert [row[0] for row in cells(said, 3)[1:]] == ["mcloss", "hxe", "hcl-plain"]
-
-
 def test_losses_that_need_a_tree_are_left_out_of_a_dag(call, tmp_path):
     (tmp_path / "dag.csv").write_text("parent,child\na,b\nc,b\n")
-    said = call("bench --hierarchy dag.csv --batch-size 3 --rounds 1 --device cpu")
+    (tmp_path / "dag-rows.csv").write_text("x,class\n" + "1,b\n2,a\n" * 8)
+    said = call(
+        "bench dag-rows.csv --label class --hierarchy dag.csv --batch-size 3 --rounds 1 "
+        "--timed-epochs 0 --device cpu"
+    )
     names = [row[0] for row in cells(said, 3)]
     assert {"bce", "leaf-ce", "mcloss", "hcl"} < set(names)
     assert not {"hxe", "cond-softmax"} & set(names)
@@ -56,9 +53,9 @@ def test_where_time_goes_in_the_training_that_train_would_choose(call, rows):
     assert "an epoch, mean of 3 after a warm-up" in said
     table = cells(said, 4)
     assert [row[0] for row in table] == [*PARTS, "total"]
-    milliseconds = [float(row[1].replace(",", "")) for row in table]
+    milliseconds = [float(row[2].replace(",", "")) for row in table]
     assert sum(milliseconds[:-1]) == pytest.approx(milliseconds[-1], abs=0.05)
-    percent = [float(row[2]) for row in table]
+    percent = [float(row[3]) for row in table]
     assert sum(percent[:-1]) == pytest.approx(100, abs=0.5)
     for one, share in zip(milliseconds, percent, strict=True):
         assert share == pytest.approx(100 * one / milliseconds[-1], abs=0.2)
@@ -101,30 +98,9 @@ def test_a_file_is_replaced_only_with_force(call, rows):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("bench --classes 3 --depth 5", "3 classes cannot fill 5 levels; ask for fewer levels"),
-        ("bench --classes 1000000000", "Invalid value for '--classes'"),
-        (
-            "bench --batch-size 999999999",
-            "a batch of 999,999,999 rows of 4,000 classes takes 64,064 GB",
-        ),
         ("bench --batch-size 0", "--batch-size must be at least 1, not 0"),
         ("bench --losses hcll", "unknown loss 'hcll'; did you mean 'hcl'"),
         ("bench --losses ''", "no loss is named; name at least one"),
-        ("bench --recipe hcl", "--recipe goes with data to train on; leave it out"),
-        ("bench --timed-epochs 2", "--timed-epochs goes with data to train on; leave it out"),
-        ("bench --sep :", "--sep goes with --hierarchy; leave it out"),
-        (
-            "bench --hierarchy tree.txt --depth 2",
-            "tree.txt is a taxonomy of its own and does not take --depth; leave that out",
-        ),
-        (
-            "bench tree.txt",
-            "tree.txt is a taxonomy without rows; give it as --hierarchy tree.txt",
-        ),
-        (
-            "bench rows.csv --label class --classes 2",
-            "rows.csv is data with a taxonomy and does not take --classes; leave that out",
-        ),
         ("bench rows.csv --label class --losses hcll", "unknown loss 'hcll'; did you mean 'hcl'"),
         (
             "bench rows.csv --label class --effort best",
@@ -135,16 +111,7 @@ def test_a_file_is_replaced_only_with_force(call, rows):
     ],
 )
 def test_what_it_refuses(call, rows, line, message):
-    (rows / "tree.txt").write_text("a/b\na/c\nd\n")
     assert message in call(line, code=2)
-
-
-def test_the_tree_has_the_size_that_was_asked_for():
-    for classes in (1, 2, 7, 12, 100, 1000):
-        for levels in range(1, min(classes, 12) + 1):
-            tree = spread(classes, levels)
-            assert len(tree) == classes
-            assert len(tree.level_sizes) == levels
 
 
 def test_what_an_epoch_takes_when_nobody_waits_for_the_gpu():

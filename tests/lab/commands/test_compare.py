@@ -81,7 +81,7 @@ def test_numbers_in_bins(call, rows):
 
 
 def test_every_loss_tuned_for_itself(call, rows):
-    call(f"{LINE} --tune each --trials 2")
+    call(f"{LINE} --tune 2")
     stored = json.loads((rows / "s" / "study.json").read_text())
     assert set(stored["by_candidate"]) == {"bce", "leaf-ce"}
     assert len(stored["metadata"]["trials"]) == 4
@@ -91,7 +91,7 @@ def test_every_loss_tuned_for_itself(call, rows):
     ("words", "message"),
     [
         ("--methods bce,hlc", "unknown loss or recipe 'hlc'; did you mean 'hcl'"),
-        ("--tune all", "unknown tuning method 'all'"),
+        ("--tune all", "--tune must be an integer, not 'all'"),
         ("--metrics hit@1,map", "unknown metric 'map'"),
         ("--epochs 0", "--epochs must be at least 1, not 0"),
         ("--methods bce,loss:hcl:floor=abc", "loss hcl cannot be made with floor='abc'"),
@@ -101,7 +101,7 @@ def test_every_loss_tuned_for_itself(call, rows):
 def test_what_is_refused(call, rows, words, message):
     line = f"compare rows.csv --label class --split part --out s {words}"
     assert message in call(line, code=2, begun=not words.startswith(EARLY))
-    assert not (rows / "s").exists()
+    assert not (rows / "s" / "runs.jsonl").exists()  # the corrected command begins here
 
 
 def test_options_are_checked_before_the_data_is_read(call):
@@ -192,11 +192,11 @@ def test_a_suite_from_the_command_line(call, rows, monkeypatch):
     assert "diatoms: 60 rows, 5 classes; 2 methods, 2 seeds each" in said
     assert re.search(r"left out: enron, imclef07a, .*its\s+files are not in", said)
     assert "0.768 DHN" in said
-    assert "wrote suite.html, suite.json and one study per set to suite" in said
+    assert "wrote suite.md, suite.json and one study per set to suite" in said
     found = json.loads((rows / "suite" / "suite.json").read_text())
     assert found["candidates"] == ["flat", "hcl"]
     assert (rows / "suite" / "diatoms" / "report.html").is_file()
-    assert "heat" in (rows / "suite" / "suite.html").read_text()
+    assert "[diatoms](diatoms/report.html)" in (rows / "suite" / "suite.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_suite_from_the_command_line(call, rows, monkeypatch):
     [
         ("--suite clus rows.csv", "is a list of named datasets and does not take --data"),
         ("--suite clus --label class", "does not take --label; leave that out"),
-        ("--suite clus --tune each", "does not take --tune"),
+        ("--suite clus --tune 2", "does not take --tune"),
         ("--suite clsu", "unknown suite 'clsu'; did you mean 'clus'"),
         ("--suite clus --data-dir nowhere", "nowhere"),
     ],

@@ -18,8 +18,6 @@ def test_pngs_and_svgs_that_are_the_same_again(tmp_path):
     assert [path.name for path in written] == [
         "curves.png",
         "curves.svg",
-        "levels.png",
-        "levels.svg",
     ]
     for path in written:
         if path.suffix == ".svg":
@@ -70,8 +68,8 @@ def test_candidates_stand_beside_one_another_and_near_their_rate():
 
 def test_a_metric_that_a_kind_lacks_has_no_panel():
     found = summary(kinds=("labels", "hierarchy"))
-    del found["figures"]["hierarchy"]["level-1"]
-    shown, missing = noise_figure(found, ["level-1"]).axes
+    del found["figures"]["hierarchy"]["lca-height"]
+    shown, missing = noise_figure(found, ["lca-height"]).axes
     assert shown.axison
     assert len(shown.lines) == len(VALUES)
     assert not missing.axison

@@ -298,28 +298,6 @@ def data_of(page):
     return json.loads(scripts[0])
 
 
-def test_only_the_candidate_with_a_memory_has_evidence(memory_study, memory_page, page):
-    flat, memory = data_of(memory_page)["candidates"]
-    assert "evidence" not in flat
-    assert len(memory["evidence"]) == len(memory["worst"]) > 0
-    held = memory_study.evidence(memory_study.candidates[1])
-    for (row, *_), found in zip(memory["worst"], memory["evidence"], strict=True):
-        runs = [[held.ids[one] for one in seed[row]] for seed in held.rows]
-        shown = [one["id"] for one in found]
-        assert shown
-        assert any(shown == ids[: len(shown)] for ids in runs)  # of one run
-        assert all(one["text"] in held.texts for one in found)
-    assert not any("evidence" in one for one in data_of(page)["candidates"])
-
-
-def test_a_study_of_before_there_was_evidence_is_the_same_page_without_it(memory_study, tmp_path):
-    old = shutil.copytree(memory_study.folder, tmp_path / "old")
-    shutil.rmtree(old / "evidence")
-    candidates = data_of(write_report(old))["candidates"]
-    assert len(candidates) == 2
-    assert not any("evidence" in one for one in candidates)
-
-
 def heads(text):
     return re.findall(r'<td data-metric="([^"]*)"', text)
 
@@ -366,9 +344,9 @@ def test_a_study_of_a_memory_knows_the_ids_of_its_test_rows(memory_study, memory
 
 
 def test_the_curriculum_fills_its_row(page):
-    """Lines, map and table stand side by side: no panel is left empty."""
+    """Lines and table stand side by side: no panel is left empty."""
     text = page.read_text(encoding="utf-8")
     course = text.split('<div class="course">')[1].split("</section>")[0]
-    assert course.count('<figure class="panel">') == 2
+    assert course.count('<figure class="panel">') == 1
     assert "least selected" in course or "Every class was selected" in course
     assert "<details" not in course

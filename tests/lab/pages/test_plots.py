@@ -117,11 +117,10 @@ def test_the_legend_names_every_number_of_levels():
 def test_levels_show_mean_and_seeds():
     told = summary()
     seeds = {key: [[0.8, None], [1.0, 0.4]] for key in told["candidates"]}
-    dots = study_plots.level_dots(told, seeds, 0)
-    assert [dot.text for dot in dots] == ["90.00"] * 3
-    assert dots[0].values == [80, 100]
-    assert study_plots.level_dots(told, seeds, 1)[0].values == [40]
-    assert study_plots.level_panels(told, seeds).count("<figure") == 2
+    first, second = study_plots.level_panels(told, seeds).split("</figure>")[:2]
+    assert first.count(">90.00</text>") == 3
+    assert first.count('class="seed"') == 2 * 3
+    assert second.count('class="seed"') == 3
 
 
 def test_the_curriculum_has_one_line_per_level_and_one_point_per_epoch():

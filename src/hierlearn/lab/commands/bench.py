@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,38 +16,31 @@ from hierlearn.errors import HierlearnError, plural
 from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import torch
     from torch import Tensor
 
-    from hierlearn.hierarchy import Hierarchy, LabelSpace
+    from hierlearn.hierarchy import LabelSpace
     from hierlearn.terminal import Console
     from hierlearn.training.prepare import Prepared
     from hierlearn.training.processes import Processes
 
 
 TIMING = "What to time"  # a panel of --help
-BATCH, CLASSES, DEPTH, EPOCHS = 256, 4000, 4, 3
+EPOCHS = 3
 OPTIONS = options(
     TIMING,
-    losses=(str, "Losses by name: hcl,hxe; hcl-bf16 and hcl-plain on cuda."),
+    losses=(str, "Losses by name: hcl,hxe."),
     rounds=(int, "Timed steps of each loss.", {"default": 20, "min": 1}),
     timed_epochs=(
         int,
-        f"Timed epochs, after one to warm up; {EPOCHS} if none, 0: the losses alone.",
-        {"min": 0},
+        "Timed epochs, after one to warm up; 0: the losses alone.",
+        {"default": EPOCHS, "min": 0},
     ),
-    classes=(
-        int,
-        f"Classes of the tree that is made without data; {CLASSES} if none.",
-        {"min": 1, "max": 1000000},
-    ),
-    depth=(int, f"Levels of that tree; {DEPTH} if none.", {"min": 1, "max": 4000}),
     json=(FILE, "Also write the figures to this JSON file."),
 )
-OWN = ("losses", "rounds", "timed_epochs", "classes", "depth", "json", "force")
-WITHOUT_DATA = ("hierarchy", "sep", "batch_size", "device")  # what else matters there
+OWN = ("losses", "rounds", "timed_epochs", "json", "force")
 
 
 @takes(
@@ -57,108 +49,44 @@ WITHOUT_DATA = ("hierarchy", "sep", "batch_size", "device")  # what else matters
     *ROWS,
     *shared.SOURCE,
     *described(Plan, WHAT),
-    *described(Settings, shared.HOW, batch_size=f"from the recipe; {BATCH} without data"),
+    *described(Settings, shared.HOW),
 )
 def bench(
-    data: Annotated[
-        Optional[str], typer.Argument(help=f"{shared.DATA} Only losses are timed without it.")
-    ] = None,
-    **options: Any,
+    data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
 ) -> None:
     """Show where time goes in an epoch of ``train`` on your data, and what each loss costs.
 
-    With data, some epochs of the training that ``train`` would choose are timed, part by part, and
-    a step (forward and backward) of losses on a batch of its rows. Without data, losses are timed
-    on rows with random labels of --hierarchy, or of a tree that is made.
+    Some epochs of the training that ``train`` would choose are timed, part by part, and a step
+    (forward and backward) of losses on a batch of its rows.
 
     Examples:
-        bench
-        bench rows.csv
+        bench rows.csv --label class
         bench rows.csv --label class --recipe hcl --batch-size 512 --json times.json
-        bench --hierarchy tree.csv --losses hcl,hxe --batch-size 64
+        bench synthetic --dataset-option depth=5 --losses hcl,hxe --timed-epochs 0
     """
+    import torch
+
+    from hierlearn.cli.output import working, write_json
     from hierlearn.cli.rows import split_names
-
-    chosen = given(options, [name for name in options if name not in OWN])
-    names = None if options["losses"] is None else split_names(options["losses"])
-    if names is not None:
-        from hierlearn.errors import unknown_name
-        from hierlearn.losses import LOSSES
-
-        if not names:
-            raise HierlearnError("no loss is named; name at least one")
-        for name in names:
-            if name not in LOSSES and name not in FORMS:
-                raise HierlearnError(unknown_name("loss", name, [*LOSSES, *FORMS]))
-    figures = (
-        without_data(chosen, options, names)
-        if data is None
-        else with_data({"data": data, **chosen}, options, names)
-    )
-    if options["json"] is not None:
-        from hierlearn.cli.output import write_json
-        from hierlearn.terminal import Console, print_plain
-
-        write_json(options["json"], figures)
-        print_plain(Console(), f"wrote {options['json']}")
-
-
-def without_data(
-    chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
-) -> dict[str, Any]:
-    """Time losses on random labels, and return the figures."""
-    import torch
-
-    from hierlearn.cli.rows import check_goes_with, check_not_given, open_hierarchy
-    from hierlearn.hierarchy import LabelSpace
-    from hierlearn.terminal import Console
-    from hierlearn.training.processes import find_device
-
-    others = {name: value for name, value in chosen.items() if name not in WITHOUT_DATA}
-    if options["timed_epochs"]:  # 0 is what is timed without data
-        others["timed_epochs"] = options["timed_epochs"]
-    check_goes_with(others, others, "data to train on")
-    settings = {name: chosen[name] for name in ("batch_size", "device") if name in chosen}
-    settings = Settings.from_dict({"batch_size": BATCH, **settings}).to_dict()
-    sizes = given(options, ("classes", "depth"))
-    if "hierarchy" in chosen:
-        check_not_given(chosen["hierarchy"], "a taxonomy of its own", sizes)
-        hierarchy = open_hierarchy(chosen["hierarchy"], sep=chosen.get("sep"))
-    else:
-        check_goes_with({"sep": None, **chosen}, ("sep",), "--hierarchy")
-        hierarchy = spread(sizes.get("classes", CLASSES), sizes.get("depth", DEPTH))
-    rows, device = settings["batch_size"], find_device(settings["device"])
-    check_batch(rows, len(hierarchy))
-    drawn = torch.randint(0, len(hierarchy), (rows,), generator=torch.Generator().manual_seed(0))
-    targets = hierarchy.encode(drawn.tolist(), numbers=True).to(device)
-    losses = bench_losses(Console(), LabelSpace.of(hierarchy), targets, names, options["rounds"])
-    return {"device": device_name(device), "epoch": None, "losses": losses}
-
-
-def with_data(
-    chosen: Mapping[str, Any], options: Mapping[str, Any], names: Sequence[str] | None
-) -> dict[str, Any]:
-    """Time epochs of a training and losses on its rows, and return the figures."""
-    import time
-
-    import torch
-
-    from hierlearn.cli.output import working
-    from hierlearn.cli.rows import check_not_given
+    from hierlearn.losses import LOSSES
     from hierlearn.terminal import Console, print_plain
     from hierlearn.training.prepare import prepare
     from hierlearn.training.processes import processes
 
+    chosen = {"data": data, **given(options, [name for name in options if name not in OWN])}
+    names = None if options["losses"] is None else split_names(options["losses"])
+    if names == []:
+        raise HierlearnError("no loss is named; name at least one")
+    for name in names or ():
+        if name not in LOSSES:
+            raise LOSSES.unknown(name)
     plan = make_plan(chosen)
     if plan.effort == "best":
         raise HierlearnError(
             "--effort best trains several models and bench times one; leave it out"
         )
-    check_data(chosen["data"])
-    check_not_given(chosen["data"], "data with a taxonomy", options, "classes", "depth")
     dataset, note = prune_rows(open_rows(chosen), chosen.get("min_rows"))
-    count = EPOCHS if options["timed_epochs"] is None else options["timed_epochs"]
-    console = Console()
+    console, found = Console(), None
     with processes(Settings.from_dict(plan.settings).device) as here:
         begun = time.perf_counter()
         prepared = prepare(dataset, plan, here.device)
@@ -166,33 +94,19 @@ def with_data(
         rows = min(len(prepared.rows), prepared.decision.settings.batch_size)
         check_batch(rows, len(prepared.label_space))
         targets = prepared.rows.targets(torch.arange(rows, device=here.device))
-        found = None
-        if count:
+        if options["timed_epochs"]:
             with working("epochs") as on_epoch:
-                found = profile(prepared, here, count, on_epoch)
+                found = profile(prepared, here, options["timed_epochs"], on_epoch)
             print_plain(console, rows_and_classes(dataset), *filter(None, [note]))
             print_plain(console, *found.summary.split("\n"))
             print_epoch(console, found)
             print_plain(console, *notes(found, preparing))
     losses = bench_losses(console, prepared.label_space, targets, names, options["rounds"])
-    epoch = None if found is None else {**found.to_dict(), "preparing": preparing}
-    return {"device": device_name(here.device), "epoch": epoch, "losses": losses}
-
-
-def check_data(source: str) -> None:
-    """Raise on a taxonomy where rows are needed."""
-    from pathlib import Path
-
-    from hierlearn.datasets import DATASETS, READERS
-    from hierlearn.hierarchy.formats.read import READERS as TAXONOMIES
-
-    ending = Path(source).suffix.lower()
-    rows = {".arff", *READERS} - {".txt"}
-    if source not in DATASETS and ending in TAXONOMIES and ending not in rows:
-        raise HierlearnError(
-            f"{source} is a taxonomy without rows; give it as --hierarchy {source}, with data or "
-            f"without"
-        )
+    if options["json"] is not None:
+        epoch = None if found is None else {**found.to_dict(), "preparing": preparing}
+        figures = {"device": device_name(here.device), "epoch": epoch, "losses": losses}
+        write_json(options["json"], figures)
+        print_plain(console, f"wrote {options['json']}")
 
 
 def check_batch(rows: int, classes: int) -> None:
@@ -300,22 +214,19 @@ def profile(
 
 def print_epoch(console: Console, found: Profile) -> None:
     """Print where time goes in an epoch."""
-    from hierlearn.terminal import Table
+    from hierlearn.terminal import print_table
     from hierlearn.training.solvers.timeline import PARTS
 
     after = "after a warm-up" if found.warmed_up else "without a warm-up"
-    table = Table(title=f"an epoch, mean of {found.measured} {after}")
-    table.add_column("part")
-    table.add_column("milliseconds", justify="right")
-    table.add_column("%", justify="right")
-    table.add_column("what it is")
-    for part, share in found.fractions.items():
-        milliseconds = f"{1e3 * found.seconds[part]:,.2f}"
-        table.add_row(part, milliseconds, f"{100 * share:.1f}", PARTS[part])
+    rows = [
+        [part, PARTS[part], f"{1e3 * found.seconds[part]:,.2f}", f"{100 * share:.1f}"]
+        for part, share in found.fractions.items()
+    ]
     size = plural(found.batch_size, "row")
     steps = f"{plural(found.steps, 'step')} of {'up to ' * (found.steps > 1)}{size}"
-    table.add_row("total", f"{1e3 * found.total:,.2f}", "100.0", steps)
-    console.print(table)
+    rows.append(["total", steps, f"{1e3 * found.total:,.2f}", "100.0"])
+    heads = ["part", "what it is", "milliseconds", "%"]
+    print_table(console, heads, rows, f"an epoch, mean of {found.measured} {after}", 2)
 
 
 def notes(found: Profile, preparing: float) -> list[str]:
@@ -348,27 +259,27 @@ def bench_losses(
     """
     from hierlearn.cli.output import working
     from hierlearn.losses import LOSSES
-    from hierlearn.terminal import Table, print_plain
+    from hierlearn.terminal import print_plain, print_table
 
     hierarchy, device = label_space.hierarchy, targets.device
     cuda = device.type == "cuda"
     if names is None:
         names = [name for name in DEFAULT if hierarchy.is_tree or not LOSSES[name].needs_tree]
-        names += ON_CUDA if cuda else ()
     with working("losses", total=rounds) as on_round:
         found = time_losses(label_space, targets, names, rounds, on_round)
     levels = ", ".join(f"{size:,}" for size in hierarchy.level_sizes)
     rows, classes = len(targets), plural(len(hierarchy), "class", "classes")
     batch = f"{plural(rows, 'row')}, {classes} ({levels}) on {device_name(device)}"
     print_plain(console, batch)
-    table = Table(title=f"a step of a loss, median of {rounds}")
-    table.add_column("loss")
-    for column in ("milliseconds", "x bce", *(["memory / logits"] if cuda else [])):
-        table.add_column(column, justify="right")
-    for name, figures in found.items():
-        more = [f"{figures['memory']:.2f}"] if cuda else []
-        table.add_row(name, f"{figures['milliseconds']:.3f}", f"{figures['ratio']:.2f}", *more)
-    console.print(table)
+    heads = ["loss", "milliseconds", "x bce", *(["memory / logits"] if cuda else [])]
+    cells = [
+        [
+            *(name, f"{figures['milliseconds']:.3f}", f"{figures['ratio']:.2f}"),
+            *([f"{figures['memory']:.2f}"] if cuda else []),
+        ]
+        for name, figures in found.items()
+    ]
+    print_table(console, heads, cells, f"a step of a loss, median of {rounds}")
     return {"rows": rows, "classes": len(hierarchy), "rounds": rounds, "steps": found}
 
 
@@ -387,27 +298,6 @@ def device_name(device: torch.device) -> str:
 WARM_UP = 3
 TORCH = "bce of torch"  # what the others are compared with
 DEFAULT = ("bce", "focal", "leaf-ce", "soft-labels", "hxe", "cond-softmax", "mcloss", "hcl")
-ON_CUDA = ("hcl-bf16", "hcl-plain")
-FORMS = {"hcl-bf16": "hcl", "hcl-plain": "hcl"}
-
-
-def spread(classes: int, depth: int) -> Hierarchy:
-    """Return a tree whose levels grow by the same factor, children spread evenly."""
-    from hierlearn.hierarchy import Hierarchy
-
-    if depth > classes:
-        raise HierlearnError(f"{classes} classes cannot fill {depth} levels; ask for fewer levels")
-    factor = max(classes ** (1 / depth), 1.0)
-    shares = [factor**level for level in range(depth)]
-    sizes = [max(1, int(classes * share / sum(shares))) for share in shares[:-1]]
-    sizes.append(classes - sum(sizes))
-    parents: list[int] = []
-    first = count = 0
-    for size in sizes:
-        begin = len(parents)
-        parents += [first + place * count // size if count else -1 for place in range(size)]
-        first, count = begin, size
-    return Hierarchy.from_parents(parents)
 
 
 def time_losses(
@@ -426,61 +316,11 @@ def time_losses(
         rounds: timed steps of each; the median counts.
         on_round: called with the number of rounds that are over.
     """
-    steps = make_steps(label_space, targets, names)
-    found = in_turn(steps, rounds, targets.device, on_round)
-    base = found[TORCH][0]
-    return {
-        name: {
-            "milliseconds": 1e3 * seconds,
-            "ratio": seconds / base,
-            **({"memory": memory / (4 * targets.numel())} if memory is not None else {}),
-        }
-        for name, (seconds, memory) in found.items()
-    }
-
-
-def make_steps(
-    label_space: LabelSpace, targets: Tensor, names: Sequence[str]
-) -> dict[str, Callable[[], None]]:
-    """Return a step of each loss, and of torch's cross entropy first."""
-    import torch
-    from torch.nn.functional import binary_cross_entropy_with_logits
-
-    from hierlearn.kernels.choose import without_kernels
-    from hierlearn.losses import LOSSES
-
-    generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(tuple(targets.shape), generator=generator).to(targets.device)
-
-    def step(loss: Any, x: Any, y: Any, *, plain: bool = False) -> Callable[[], None]:
-        def run() -> None:
-            with without_kernels() if plain else nullcontext():
-                loss(x, y).backward()
-            x.grad = None  # so that the next step's peak has it again
-
-        return run
-
-    found = {TORCH: step(binary_cross_entropy_with_logits, fresh(logits), targets.float())}
-    for name in names:
-        x = fresh(logits.bfloat16() if name == "hcl-bf16" else logits)
-        loss: Any = LOSSES[FORMS.get(name, name)](label_space)
-        found[name] = step(loss.to(targets.device), x, targets, plain=name == "hcl-plain")
-    return found
-
-
-def fresh(logits: Any) -> Any:
-    return logits.detach().clone().requires_grad_()
-
-
-def in_turn(
-    steps: dict[str, Callable[[], None]], rounds: int, device: Any, on_round: Callable[[int], None]
-) -> dict[str, tuple[float, int | None]]:
-    """Return of each step the median seconds and, on a GPU, the peak memory."""
     import torch
 
-    cuda = device.type == "cuda"
+    steps, cuda = make_steps(label_space, targets, names), targets.is_cuda
     times: dict[str, list[float]] = {name: [] for name in steps}
-    peaks: dict[str, int | None] = dict.fromkeys(steps)
+    peaks: dict[str, int] = {}
     for number in range(-WARM_UP, rounds):
         for name, run in steps.items():
             if cuda:
@@ -495,4 +335,39 @@ def in_turn(
             if number >= 0:
                 times[name].append(time.perf_counter() - start)
         on_round(max(number + 1, 0))
-    return {name: (statistics.median(times[name]), peaks[name]) for name in steps}
+    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
+    return {
+        name: {
+            "milliseconds": 1e3 * seconds,
+            "ratio": seconds / medians[TORCH],
+            **({"memory": peaks[name] / (4 * targets.numel())} if cuda else {}),
+        }
+        for name, seconds in medians.items()
+    }
+
+
+def make_steps(
+    label_space: LabelSpace, targets: Tensor, names: Sequence[str]
+) -> dict[str, Callable[[], None]]:
+    """Return a step of each loss, and of torch's cross entropy first."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    from hierlearn.losses import LOSSES
+
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(tuple(targets.shape), generator=generator).to(targets.device)
+
+    def step(loss: Any, y: Any) -> Callable[[], None]:
+        x = logits.clone().requires_grad_()
+
+        def run() -> None:
+            loss(x, y).backward()
+            x.grad = None  # so that the next step's peak has it again
+
+        return run
+
+    found = {TORCH: step(binary_cross_entropy_with_logits, targets.float())}
+    for name in names:
+        found[name] = step(LOSSES[name](label_space).to(targets.device), targets)
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -27,9 +27,9 @@ from hierlearn.cli.generate import (
     takes,
 )
 from hierlearn.errors import HierlearnError, plural, quoted
-from hierlearn.lab.protocol import EARLY, KINDS, TEST_SHARE, Noise, Protocol, Tune
+from hierlearn.lab.protocol import EARLY, KINDS, TEST_SHARE, Noise, Protocol
 from hierlearn.service.command import check_where, executor_of
-from hierlearn.terminal import Console, Table, Text, print_plain, progress
+from hierlearn.terminal import Console, Table, Text, print_plain, print_table, progress
 from hierlearn.training.settings import Plan, Settings
 
 if TYPE_CHECKING:
@@ -53,44 +53,44 @@ TEST_FRACTION = option(
     f"Fraction of the rows to test on, where no split is named test; {TEST_SHARE} if none.",
     panel=HOW,
 )
-PLAN = described(Plan, HOW, study=True)
-COMPARE_OPTIONS = [
+TRAINING = [
+    TEST_FRACTION,
+    *described(Settings, HOW, study=True, **EARLY),
+    *described(Plan, HOW, study=True),
+    *shared.WHERE,
+    *shared.SOURCE,
+]
+
+
+def folder(name: str) -> list[Any]:
+    """Return the options on where a study is written."""
+    return options(
+        out=(FOLDER, "Folder of the study.", {"default": Path(name)}),
+        force=(bool, "Replace another study in --out."),
+    )
+
+
+@takes(
     *options(
         WHAT,
         methods=(str, CANDIDATES, {"default": METHODS}),
         metrics=(str, "Metrics of the table: hit@1,mrr."),
-    ),
-    *options(
-        out=(FOLDER, "Folder of the study.", {"default": Path("study")}),
-        force=(bool, "Replace another study in --out."),
-    ),
-    *options(
-        WHAT,
         suite=(
             str,
             "Every set of a suite that is there, one study each: clus (--data-dir), texts.",
         ),
     ),
+    *folder("study"),
     *options(
         HOW,
         tune=(
-            str,
-            "Search settings first; paper: the network by cross entropy, each: every loss for "
-            "itself.",
-            {"default": "none", "metavar": f"[{'|'.join(get_args(Tune))}]"},
+            int,
+            "Trials of every method over its learning rate and the options of its loss, first.",
+            {"default": 0, "min": 0},
         ),
     ),
-]
-
-
-@takes(
-    *COMPARE_OPTIONS,
     *described(Protocol, HOW),
-    TEST_FRACTION,
-    *described(Settings, HOW, study=True, **EARLY),
-    *PLAN,
-    *shared.WHERE,
-    *shared.SOURCE,
+    *TRAINING,
 )
 def compare(
     data: Annotated[
@@ -108,7 +108,7 @@ def compare(
         compare rows.csv --label class --methods bce,hxe:alpha=0.3,hcl --seeds 5
         compare --suite clus --data-dir DATA --out clus
     """
-    from hierlearn.cli.rows import check_goes_with, open_dataset, split_names
+    from hierlearn.cli.rows import open_dataset, split_names
 
     check_where(options)
     console = Console()
@@ -116,6 +116,8 @@ def compare(
         compare_sets(data, options, console)
         return
     from hierlearn.lab.candidates import parse_candidates
+    from hierlearn.lab.compare import write_study
+    from hierlearn.lab.pages.page import exact_first
     from hierlearn.lab.runner import unseen_classes
     from hierlearn.lab.study import check_folder
 
@@ -123,8 +125,6 @@ def compare(
         small = ["size=small", *(options["dataset_option"] or [])]
         data, options = "icd10cm", {**options, "dataset_option": small}
     check_folder(options["out"])
-    if options["tune"] == "none":
-        check_goes_with(options, ("trials",), "--tune")
     candidates = parse_candidates(split_names(options["methods"]))
     protocol = make_protocol(options)
     protocol.check(candidates)
@@ -142,7 +142,12 @@ def compare(
             f"{plural(len(unseen), 'class', 'classes')} of test rows without a training row, "
             f"which nothing can learn: {quoted(unseen, most=3)}",
         )
-    finish(console, run(dataset, candidates, protocol, options))
+    study = run(dataset, candidates, protocol, options)
+    summary, paths = write_study(study)
+    print_study(console, exact_first(study, summary))  # in the order of the page
+    print_plain(console, *summary["verdict"].splitlines())
+    names = ", ".join(path.name for path in paths)
+    print_plain(console, f"wrote {names} to {study.folder}")
 
 
 def set_aside(dataset: Dataset, options: Mapping[str, Any], seed: int) -> tuple[Dataset, str]:
@@ -163,18 +168,16 @@ def make_protocol(options: Mapping[str, Any], **defaults: Any) -> Protocol:
 
     chosen = given(options)
     metrics = {} if options.get("metrics") is None else {"metrics": split_names(options["metrics"])}
+    parts: dict[str, Any] = {  # the name and the options of a network or a preprocessing
+        what: {"name": chosen.get(what), "options": chosen.get(f"{what}_option", {})}
+        for what in ("network", "preprocessing")
+        if chosen.get(what) or chosen.get(f"{what}_option")
+    }
     return Protocol(
         **{**defaults, **metrics, **given_fields(Protocol, chosen)},
         settings=given_fields(Settings, chosen),
-        network=name_and_options(chosen, "network"),
-        preprocessing=name_and_options(chosen, "preprocessing"),
+        **parts,
     )
-
-
-def name_and_options(chosen: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return the name and the options of a network or a preprocessing; empty if none are given."""
-    name, options = chosen.get(what), chosen.get(f"{what}_option", {})
-    return {"name": name, "options": options} if name or options else {}
 
 
 def run(
@@ -191,27 +194,26 @@ def run(
         executor_of(options, len(candidates)) as executor,
         bar(len(candidates)) as (on_trial, on_step),
     ):
-        chosen = tune(
-            dataset,
-            candidates,
-            options["tune"],
-            protocol,
-            executor=executor,
-            out=options["out"],
-            on_trial=on_trial,
-        )
-        tuned = protocol.with_changes(
-            by_candidate={**protocol.by_candidate, **chosen["by_candidate"]},
-            network=chosen["network"],
-        )
+        chosen: dict[str, Any] = {"by_candidate": {}, "trials": []}
+        if options.get("tune"):
+            chosen = tune(
+                dataset,
+                candidates,
+                options["tune"],
+                protocol,
+                executor=executor,
+                out=options["out"],
+                on_trial=on_trial,
+            )
+        by_candidate = {**protocol.by_candidate, **chosen["by_candidate"]}
         return run_study(
             dataset,
             candidates,
             options["out"],
-            tuned,
+            protocol.with_changes(by_candidate=by_candidate),
             force=options["force"],
             executor=executor,
-            metadata={"tune": options["tune"], "trials": chosen["trials"]},
+            metadata={"tune": options.get("tune", 0), "trials": chosen["trials"]},
             on_step=on_step,
         )
 
@@ -242,32 +244,20 @@ def bar(
         yield on_trial, on_step
 
 
-def finish(console: Console, study: Study) -> None:
-    """Write tables and the page, print the table, the verdict and the paths."""
-    from hierlearn.lab.commands.studies import print_study
-    from hierlearn.lab.compare import write_study
-    from hierlearn.lab.pages.page import exact_first
-
-    summary, paths = write_study(study)
-    print_study(console, exact_first(study, summary))  # in the order of the page
-    print_plain(console, *summary["verdict"].splitlines())
-    names = ", ".join(path.name for path in paths)
-    print_plain(console, f"wrote {names} to {study.folder}")
-
-
 def compare_sets(data: str | None, options: Mapping[str, Any], console: Console) -> None:
     """Compare methods on the sets of a suite, and write one page over all of them."""
     from hierlearn.cli.rows import check_data_dir, check_not_given, split_names
 
-    asked = {**options, "data": data, "tune": options["tune"] != "none"}
-    refused = ("data", *shared.COLUMN_NAMES, "tune", "trials")
+    asked = {**options, "data": data, "tune": options["tune"] or None}
+    refused = ("data", *shared.COLUMN_NAMES, "tune")
     refused += ("test_fraction", "dataset_option")
     check_not_given(f"--suite {options['suite']}", "a list of named datasets", asked, *refused)
     check_data_dir(options["data_dir"])
     from hierlearn.lab.candidates import parse_candidates
-    from hierlearn.lab.pages import write_suite
     from hierlearn.lab.study import check_collection
-    from hierlearn.lab.suites import SUITE_SEEDS, by_reason, compare_suite, find_suite
+    from hierlearn.lab.suites import SUITE_SEEDS, by_reason, compare_suite, find_suite, table
+    from hierlearn.lab.summary import ARROWS
+    from hierlearn.metrics.measure import find_metric
 
     check_collection(options["out"])
     suite = find_suite(options["suite"])
@@ -293,71 +283,44 @@ def compare_sets(data: str | None, options: Mapping[str, Any], console: Console)
     for one in summary["sets"]:
         for why, keys in by_reason(one["left_out"]).items():
             print_plain(console, f"left out of {one['name']}: {', '.join(keys)}: {why}")
-    page = write_suite(summary, options["out"])
-    print_suite(console, summary)
+    metric, (heads, rows) = find_metric(summary["metric"]), table(summary)
+    title = f"{metric.name} {ARROWS[metric.direction]}"
+    print_table(console, [Text(head) for head in heads], rows, title)
     ranks = summary["ranks"]
     print_plain(console, ranks["verdict"] if ranks else f"no ranks: {summary['no_ranks']}")
-    print_plain(console, f"wrote {page.name}, suite.json and one study per set to {options['out']}")
-
-
-def print_suite(console: Console, summary: Mapping[str, Any]) -> None:
-    """Print one row per set: every method, and the best figure in print."""
-    from hierlearn.lab.summary import ARROWS
-    from hierlearn.metrics.measure import find_metric
-
-    metric = find_metric(summary["metric"])
-    table = Table(title=f"{metric.name} {ARROWS[metric.direction]}")
-    table.add_column("")
-    printed = any(one["best_published"] for one in summary["sets"])
-    for label in [*summary["labels"], *(["best in print"] if printed else [])]:
-        table.add_column(Text(label), justify="right")
-    for one in summary["sets"]:
-        figures = [one["figures"].get(key) for key in summary["candidates"]]
-        cells = [metric.format(f["mean"]) if f and f["mean"] is not None else "–" for f in figures]
-        best = one["best_published"]
-        if printed:
-            cells.append(f"{metric.format(best['value'])} {best['method']}" if best else "–")
-        table.add_row(*map(Text, [one["name"], *cells]))
-    console.print(table)
+    print_plain(console, f"wrote suite.md, suite.json and one study per set to {options['out']}")
 
 
 def print_study(console: Console, summary: Mapping[str, Any]) -> None:
-    """Print the table of a study: bold is significantly better than the first row."""
-    from hierlearn.lab.summary import notes
+    """Print the table of a study: bold is significantly better than the first row.
 
-    table = study_table(summary, narrow=False)
-    narrow = Console(width=10_000).measure(table).maximum > console.width
-    console.print(study_table(summary, narrow=True) if narrow else table)
-    for note in notes(summary):
-        if narrow:
-            note = note.replace("Mean ± standard deviation", "Mean")
-        print_plain(console, note.replace("\\*", "*"))
+    Where the terminal is narrow, the spread is left out, which table.md has.
+    """
+    from hierlearn.lab.summary import ARROWS, cell, is_bold, notes
 
-
-def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
-    """Return the figures of a study; a narrow table leaves out the spread, which table.md has."""
-    from hierlearn.lab.summary import ARROWS, cell, is_bold
-
-    look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
-    table = Table(**look)
-    table.add_column("")
-    for metric in summary["metrics"]:
-        arrow = ARROWS[summary["directions"][metric]]
-        name = metric.replace("-", "-\n") if narrow else metric
-        gap = "\n" if narrow else " "
-        table.add_column(f"{name}{gap}{arrow}".strip(), justify="right", no_wrap=narrow)
-    for number, label in enumerate(summary["labels"]):
-        mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
-        row = [Text(f"{label}{mark}")]
+    for narrow in (False, True):
+        look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
+        table = Table(**look)
+        table.add_column("")
         for metric in summary["metrics"]:
-            mean, deviation = cell(metric, summary["figures"][metric][number])
-            bold = "bold" if is_bold(summary, metric, number) else ""
-            shown = Text(mean, style=bold)
-            if deviation is not None and not narrow:
-                shown.append(f" ±{deviation}", style="dim")
-            row.append(shown)
-        table.add_row(*row)
-    return table
+            head = f"{metric} {ARROWS[summary['directions'][metric]]}".strip()
+            head = head.replace("-", "-\n").replace(" ", "\n") if narrow else head
+            table.add_column(head, justify="right", no_wrap=narrow)
+        for number, label in enumerate(summary["labels"]):
+            mark = " *" if summary["still_improving"][summary["candidates"][number]] else ""
+            row = [Text(f"{label}{mark}")]
+            for metric in summary["metrics"]:
+                mean, deviation = cell(metric, summary["figures"][metric][number])
+                row.append(Text(mean, style="bold" if is_bold(summary, metric, number) else ""))
+                if deviation is not None and not narrow:
+                    row[-1].append(f" ±{deviation}", style="dim")
+            table.add_row(*row)
+        if narrow or Console(width=10_000).measure(table).maximum <= console.width:
+            break
+    console.print(table)
+    for note in notes(summary):
+        note = note.replace("Mean ± standard deviation", "Mean") if narrow else note
+        print_plain(console, note.replace("\\*", "*"))
 
 
 # ---------------------------------------- noise
@@ -366,7 +329,9 @@ def study_table(summary: Mapping[str, Any], *, narrow: bool) -> Table:
 NOISE_SEEDS = 2  # of each candidate in each draw, unless asked for others
 NOISE_METHODS = "By default eight losses and the recipes that auto chooses among."
 RATES = ",".join(f"{rate:g}" for rate in Noise().rates)
-NOISE_OPTIONS = [
+
+
+@takes(
     *options(
         WHAT,
         methods=(str, f"{CANDIDATES} {NOISE_METHODS}"),
@@ -379,21 +344,9 @@ NOISE_OPTIONS = [
         ),
         noise_seed=(int, "Seed of the noise of the first draw.", {"default": 0, "min": 0}),
     ),
-    *options(
-        out=(FOLDER, "Folder of the study.", {"default": Path("noise")}),
-        force=(bool, "Replace another study in --out."),
-    ),
-]
-
-
-@takes(
-    *NOISE_OPTIONS,
-    *(one for one in described(Protocol, HOW, seeds=NOISE_SEEDS) if one.name != "trials"),
-    TEST_FRACTION,
-    *described(Settings, HOW, study=True, **EARLY),
-    *PLAN,
-    *shared.WHERE,
-    *shared.SOURCE,
+    *folder("noise"),
+    *described(Protocol, HOW, seeds=NOISE_SEEDS),
+    *TRAINING,
 )
 def noise(
     data: Annotated[str, typer.Argument(help=shared.DATA)] = "synthetic", **options: Any
@@ -484,33 +437,24 @@ def print_noise(console: Console, summary: dict[str, Any]) -> None:
         with_interval,
     )
 
+    heads = ["", *map(percent, summary["rates"])]
     for kind in summary["kinds"]:
         for metric in main_metrics(summary, kind):
-            table = Table(title=f"{TITLES[kind]}: {metric}")
-            table.add_column("")
-            for rate in summary["rates"]:
-                table.add_column(percent(rate), justify="right")
-            for number, label in enumerate(summary["labels"]):
-                row = [Text(label)]
-                for column in summary["figures"][kind][metric]:
-                    figure = column[number]
+            rows = [[Text(label)] for label in summary["labels"]]
+            for column in summary["figures"][kind][metric]:
+                for row, figure in zip(rows, column, strict=True):
                     style = "bold" if better(summary, metric, figure) else ""
-                    mean = shown(metric, figure["mean"])
-                    cell = Text(mean, style=style)
-                    cell.append(with_interval(metric, figure, "").replace("± ", "±"), style="dim")
-                    row.append(cell)
-                table.add_row(*row)
-            console.print(table)
+                    row.append(Text(shown(metric, figure["mean"]), style=style))
+                    spread = with_interval(metric, figure, "").replace("± ", "±")
+                    row[-1].append(spread, style="dim")
+            print_table(console, heads, rows, f"{TITLES[kind]}: {metric}")
 
 
 # ---------------------------------------- paper
 
 
-PAPER_OPTIONS = [
-    *options(
-        out=(FOLDER, "Folder of the study.", {"default": Path("paper")}),
-        force=(bool, "Replace another study in --out."),
-    ),
+@takes(
+    *folder("paper"),
     *(one for one in described(Protocol, shared.HOW) if one.name in ("seeds", "seed")),
     *options(
         shared.HOW,
@@ -522,10 +466,8 @@ PAPER_OPTIONS = [
     ),
     shared.DEVICE,
     shared.DATA_DIR,
-]
-
-
-@takes(*PAPER_OPTIONS, *shared.WHERE)
+    *shared.WHERE,
+)
 def paper(**options: Any) -> None:
     """Train the rows of the paper's tables on Diatoms and ImCLEF07D; say what holds.
 
@@ -552,34 +494,32 @@ def paper(**options: Any) -> None:
         dataset = open_named(name, data_dir=options["data_dir"])
         seeds = plural(protocol.seeds, "seed")
         print_plain(console, f"{name}: {plural(len(paper.ROWS), 'row')}, {seeds} each")
-        own = {**options, "tune": "none", "out": out / name}
+        own = {**options, "out": out / name}
         study = run(dataset, paper.candidates(), protocol, own)
         summaries[name], _ = write_study(study)
     titles = {1: "Table 1, the ablation", 2: "Table 2, the results", 0: "What the paper lacks"}
     tables = "\n".join(
         f"## {title}\n\n{paper.as_markdown(summaries, number)}" for number, title in titles.items()
     )
-    typeset = "\n".join(
-        f"% {title}\n{paper.as_latex(summaries, number)}" for number, title in titles.items()
-    )
     said = paper.verdict(summaries)
-    texts = {"paper.md": f"## What holds\n\n{said}\n\n{tables}", "paper.tex": typeset}
-    write_texts(out, texts)
+    write_texts(out, {"paper.md": f"## What holds\n\n{said}\n\n{tables}"})
     print_plain(console, *tables.splitlines(), "", *said.splitlines())
-    print_plain(console, f"wrote paper.md, paper.tex and one study per dataset to {out}")
+    print_plain(console, f"wrote paper.md and one study per dataset to {out}")
 
 
 # ---------------------------------------- rank
 
 
 RANK_FILES = ("ranks.json", "ranks.md", "critical-difference.png", "critical-difference.svg")
-RANK_OPTIONS = options(
-    metric=(str, "Metric to rank by.", {"default": "au-prc"}),
-    out=(FOLDER, "Folder to write.", {"default": Path("ranks")}),
+
+
+@takes(
+    *options(
+        metric=(str, "Metric to rank by.", {"default": "au-prc"}),
+        out=(FOLDER, "Folder to write.", {"default": Path("ranks")}),
+    ),
+    shared.FORCE,
 )
-
-
-@takes(*RANK_OPTIONS, shared.FORCE)
 def rank(
     studies: Annotated[
         list[Path], typer.Argument(help="Folders of studies, from hierlearn compare.")
@@ -594,7 +534,8 @@ def rank(
     """
     from hierlearn.files.writing import check_output
     from hierlearn.lab.pages.figures import critical_difference
-    from hierlearn.lab.ranks import notes, publish_ranks, rank_studies
+    from hierlearn.lab.ranks import notes, publish_ranks, rank_studies, rows
+    from hierlearn.lab.summary import ARROWS
 
     out = options["out"]
     for name in RANK_FILES:
@@ -602,23 +543,9 @@ def rank(
     summary = rank_studies(studies, options["metric"])
     written = critical_difference(summary, out) + publish_ranks(summary, out)
     console = Console()
-    print_ranks(console, summary)
+    heads = ["", "mean rank ↓", *map(Text, summary["datasets"])]
+    title = f"{summary['metric']} {ARROWS[summary['direction']]}"
+    print_table(console, heads, rows(summary), title)
     for text in (summary["verdict"], *notes(summary)):
         print_plain(console, text)
     print_plain(console, f"wrote {', '.join(path.name for path in written)} to {out}")
-
-
-def print_ranks(console: Console, summary: dict[str, Any]) -> None:
-    """Print one row per loss, best first: its mean rank, and its figure on each dataset."""
-    from hierlearn.lab.ranks import rows
-    from hierlearn.lab.summary import ARROWS
-
-    arrow = ARROWS[summary["direction"]]
-    table = Table(title=f"{summary['metric']} {arrow}")
-    table.add_column("")
-    table.add_column("mean rank ↓", justify="right")
-    for name in summary["datasets"]:
-        table.add_column(Text(name), justify="right")
-    for cells in rows(summary):
-        table.add_row(*map(Text, cells))
-    console.print(table)

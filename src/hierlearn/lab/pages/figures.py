@@ -4,7 +4,7 @@ critical-difference (Demsar, 2006): an axis of mean ranks, the best to the right
 name, a line from its mean rank to it; thick bars join losses that do not differ significantly;
 above, the critical difference.
 
-curves, levels of a noise study: one row of panels per kind of noise. A line is the mean over draws,
+curves of a noise study: one row of panels per kind of noise. A line is the mean over draws,
 its bars the 95 % interval of that mean; both are over seeds where there is a single draw.
 Candidates stand a little beside one another, so that no bar hides another; they differ by color
 (Okabe and Ito, 2008, safe for color blindness), marker, and from the ninth on by dashes.
@@ -12,9 +12,10 @@ Candidates stand a little beside one another, so that no bar hides another; they
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hierlearn.errors import HierlearnError
 from hierlearn.files.writing import atomic_write
@@ -156,10 +157,8 @@ def noise_curves(summary: Mapping[str, Any], out: Path | str) -> list[Path]:
         The files.
     """
     need_matplotlib()
-    levels = [name for name in summary["metrics"] if name not in MAIN]
     main = [name for name in MAIN if name in summary["metrics"]]
-    figures = {"curves": noise_figure(summary, main), "levels": noise_figure(summary, levels)}
-    return save_figures(figures, out)
+    return save_figures({"curves": noise_figure(summary, main)}, out)
 
 
 def noise_figure(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
@@ -189,42 +188,34 @@ def noise_figure(summary: Mapping[str, Any], metrics: Sequence[str]) -> Figure:
 def noise_panel(axes: Axes, summary: Mapping[str, Any], kind: str, metric: str) -> None:
     """Draw one line per candidate with its bars."""
     scale = metric_of(metric).scale
-    rates = [100 * rate for rate in summary["rates"]]
-    gap = min(after - before for before, after in pairwise(rates))
-    step = min(BESIDE * (rates[-1] - rates[0]), SHARE * gap / len(summary["labels"]))
-    for number, label in enumerate(summary["labels"]):
+    rates, labels = 100 * np.array(summary["rates"]), summary["labels"]
+    step = min(BESIDE * (rates[-1] - rates[0]), SHARE * np.diff(rates).min() / len(labels))
+    for number, label in enumerate(labels):
         column = [figures[number] for figures in summary["figures"][kind][metric]]
-        means = [as_number(figure["mean"]) * scale for figure in column]
-        ends = [figure["interval"] or (figure["mean"], figure["mean"]) for figure in column]
+        means = scale * np.array([figure["mean"] for figure in column], dtype=float)  # None is NaN
+        ends = [figure["interval"] or [figure["mean"]] * 2 for figure in column]
         color = PALETTE[number % len(PALETTE)]
-        low, high = ([as_number(one) * scale for one in side] for side in zip(*ends, strict=True))
-        beside = [rate + step * (number - (len(summary["labels"]) - 1) / 2) for rate in rates]
-        axes.vlines(beside, low, high, color=color, linewidth=0.9, alpha=0.8)
-        axes.plot(
-            beside,
+        axes.errorbar(
+            rates + step * (number - (len(labels) - 1) / 2),
             means,
+            yerr=np.abs(scale * np.array(ends, dtype=float).T - means),
             color=color,
             label=label,
             linewidth=1.3,
+            elinewidth=0.9,
             linestyle=DASHES[number // len(PALETTE) % len(DASHES)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=4,
             markerfacecolor="white" if number >= len(PALETTE) else color,
         )
     arrow = ARROWS[summary["directions"][metric]]
-    name = AXIS_NAMES.get(metric, f"{metric.replace('-', ' ')}: accuracy in %")
-    axes.set_title(f"{TITLES[kind]}: {name} {arrow}", fontsize=8, loc="left")
+    axes.set_title(f"{TITLES[kind]}: {AXIS_NAMES[metric]} {arrow}", fontsize=8, loc="left")
     axes.set_xticks(rates)
     axes.set_xlabel("noise in %", fontsize=8)
     axes.grid(axis="y", color="#e3e7ec", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8, labelbottom=True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def as_number(value: float | None) -> float:
-    """Return a figure as a number that matplotlib leaves out where there is none."""
-    return float("nan") if value is None else value
 
 
 # ---------------------------------------- files

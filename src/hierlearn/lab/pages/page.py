@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 from hierlearn.errors import HierlearnError, plural
 from hierlearn.files.reading import guarded
 from hierlearn.files.writing import atomic_write
-from hierlearn.lab.evidence import evidence_of
 from hierlearn.lab.pages.plots import (
     between,
     curriculum_plot,
     least_selected,
     level_panels,
     metric_panels,
-    selection_map,
 )
 from hierlearn.lab.study import Study, StudyError
 from hierlearn.lab.summary import (
@@ -113,9 +111,8 @@ def exact_first(study: Study, summary: Mapping[str, Any]) -> Mapping[str, Any]:
 def page(study: Study, summary: Mapping[str, Any]) -> str:
     by_key = {candidate.key: candidate for candidate in study.candidates}
     candidates = [by_key[key] for key in summary["candidates"]]
-    runs = study.runs()
     by_level = {
-        one.key: [run["test"]["accuracy"] for run in study.runs_of(one, runs)] for one in candidates
+        one.key: [run["test"]["accuracy"] for run in study.runs_of(one)] for one in candidates
     }
     truth = study.truth()
     script = page_script("script.js")
@@ -153,14 +150,11 @@ def curriculum(study: Study, candidates: list[Candidate]) -> str:
         epochs = [one for one in study.log(candidate) if "selected_by_level" in one]
         if not epochs:
             continue
-        parts = [f'<figure class="panel">{curriculum_plot(epochs)}</figure>']
         shares = study.selected(candidate)
-        if shares is not None:
-            drawn = selection_map(shares, study.hierarchy)
-            parts.append(f'<figure class="panel">{drawn}</figure>')
-            parts.append(least_selected(shares, study.hierarchy))
+        least = "" if shares is None else least_selected(shares, study.hierarchy)
+        plot = f'<figure class="panel">{curriculum_plot(epochs)}</figure>'
         head = f"<h3>{safe(candidate.title)}</h3>"
-        panels.append(f'<div class="course">{head}<div>{"".join(parts)}</div></div>')
+        panels.append(f'<div class="course">{head}<div>{plot}{least}</div></div>')
     if not panels:
         return ""
     return Template(asset("curriculum.html", "hierlearn.lab.pages")).substitute(
@@ -176,11 +170,8 @@ def interactive(study: Study, candidates: list[Candidate], truth: Truth) -> dict
         decisions = Decisions.read(truth, study.rows(candidate))
         worst = worst_mistakes(decisions)
         shown.update(row for row, *_ in worst)
-        one = {"label": candidate.title, **icicle_figures(truth, decisions), "worst": worst}
-        stored = study.evidence(candidate)
-        if stored is not None:
-            one["evidence"] = evidence_of(worst, decisions, stored, truth.hierarchy)
-        found.append(one)
+        figures = icicle_figures(truth, decisions)
+        found.append({"label": candidate.title, **figures, "worst": worst})
     return {
         **icicle_tree(truth.hierarchy, truth),
         "seeds": len(study.seeds),
@@ -297,10 +288,9 @@ def each(study: Study) -> str:
     """Return what was chosen for each candidate, and how its runs went."""
     heads = ["loss", "options", "own settings", "best epoch", "seconds per run", "still improving"]
     common = study.config["settings"]
-    runs = study.runs()
     rows = []
     for candidate in study.candidates:
-        own = study.runs_of(candidate, runs)
+        own = study.runs_of(candidate)
         if not own:
             rows.append([safe(candidate.title), "not finished", "", "", "", ""])
             continue

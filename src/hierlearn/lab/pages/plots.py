@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import math
-import struct
-import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -90,48 +87,32 @@ def metric_dots(summary: Mapping[str, Any], metric: str) -> list[Dot]:
 def metric_panels(summary: Mapping[str, Any]) -> str:
     panels = []
     for metric in summary["metrics"]:
-        arrow = ARROWS[summary["directions"][metric]]
-        unit = " in %" if find_metric(metric).unit == "percent" else ""
-        head = f"<b>{safe(metric)}{unit} {arrow}</b>"
-        title = f"{head} {safe(find_metric(metric).description)}"
+        known, arrow = find_metric(metric), ARROWS[summary["directions"][metric]]
+        unit = " in %" if known.unit == "percent" else ""
+        title = f"<b>{safe(metric)}{unit} {arrow}</b> {safe(known.description)}"
         panels.append(panel(title, dot_plot(metric_dots(summary, metric), metric)))
     return "\n".join(panels)
-
-
-def level_dots(
-    summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]], level: int
-) -> list[Dot]:
-    """Return the rows of a level, counted from 0, in percent.
-
-    Args:
-        summary: of the study.
-        seeds: by candidate, the accuracy of each level, one list per seed.
-        level: which.
-    """
-    found = []
-    for number, key in enumerate(summary["candidates"]):
-        mean = summary["by_level"][key][level]
-        known = [one[level] for one in seeds[key]]
-        found.append(
-            Dot(
-                summary["labels"][number],
-                None if mean is None else 100 * mean,
-                find_metric("accuracy").format(mean),
-                values=[100 * value for value in known if value is not None],
-                kind="first" if number == 0 else "same",
-            )
-        )
-    return found
 
 
 def level_panels(
     summary: Mapping[str, Any], seeds: Mapping[str, Sequence[Sequence[float | None]]]
 ) -> str:
+    """Return a dot plot of every level, in percent.
+
+    Args:
+        summary: of the study.
+        seeds: by candidate, the accuracy of each level, one list per seed.
+    """
     panels = []
     for level in range(len(summary["by_level"][summary["candidates"][0]])):
-        title = f"<b>level {level + 1}</b> accuracy in %"
-        plot = dot_plot(level_dots(summary, seeds, level), f"accuracy at level {level + 1}")
-        panels.append(panel(title, plot))
+        dots: list[Dot] = []
+        for label, key in zip(summary["labels"], summary["candidates"], strict=True):
+            mean = summary["by_level"][key][level]
+            values = [100 * value for one in seeds[key] if (value := one[level]) is not None]
+            place, text = None if mean is None else 100 * mean, find_metric("accuracy").format(mean)
+            dots.append(Dot(label, place, text, values=values, kind="same" if dots else "first"))
+        plot = dot_plot(dots, f"accuracy at level {level + 1}")
+        panels.append(panel(f"<b>level {level + 1}</b> accuracy in %", plot))
     return "\n".join(panels)
 
 
@@ -247,100 +228,7 @@ def spread_out(places: Sequence[float], gap: float, low: float, high: float) -> 
 # ---------------------------------------- selected classes
 
 
-MOST_ROWS = 400  # of the map; more classes share a row with their neighbors
-MOST_COLUMNS = 400
-LEFT, RIGHT, MAP_TOP = 34, 54, 6  # as in the plot above it
 LEAST = 8  # classes that are named
-COLOR = (37, 99, 171)
-
-
-def selection_map(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
-    """Return the map as SVG.
-
-    Args:
-        shares: (epochs, C) percentage of the batches in which a class was selected.
-        hierarchy: the taxonomy, for its levels.
-    """
-    epochs = len(shares)
-    blocks = [
-        gather(shares.T[level], rows_of(level, len(hierarchy))) for level in hierarchy.level_slices
-    ]
-    pixels = np.concatenate(blocks)
-    if epochs > MOST_COLUMNS:
-        pixels = gather(pixels.T, MOST_COLUMNS).T
-    image = base64.b64encode(png(pixels)).decode()
-    height = max(90, min(300, 3 * len(pixels)))
-    foot = MAP_TOP + height
-    inner = WIDTH - LEFT - RIGHT
-    lines = [
-        f'<svg class="selection" viewBox="0 0 {WIDTH} {foot + 32}" role="img" '
-        f'aria-label="classes selected by epoch; the fuller, the more batches">',
-        f'<image x="{LEFT}" y="{MAP_TOP}" width="{inner}" height="{height}" '
-        f'preserveAspectRatio="none" href="data:image/png;base64,{image}"/>',
-        f'<rect x="{LEFT}" y="{MAP_TOP}" width="{inner}" height="{height}" class="frame"/>',
-    ]
-    begin, free = 0, 0.0
-    for number, block in enumerate(blocks, start=1):
-        y = MAP_TOP + height * begin / len(pixels)
-        end = MAP_TOP + height * (begin + len(block)) / len(pixels)
-        if begin:
-            lines.append(f'<path d="M{LEFT} {y:.1f}h{inner}" class="border"/>')
-        middle = max((y + end) / 2 + 4, free)
-        if middle <= foot + 4:
-            lines.append(
-                f'<text x="{WIDTH - RIGHT + 6}" y="{middle:.1f}" class="name">level {number}</text>'
-            )
-            free = middle + 12
-        begin += len(block)
-    lines += [
-        f'<text x="{LEFT}" y="{foot + 15}" class="tick" style="text-anchor:start">1</text>',
-        f'<text x="{WIDTH - RIGHT}" y="{foot + 15}" class="tick" style="text-anchor:end">'
-        f"{epochs}</text>",
-        f'<text x="{LEFT + inner / 2}" y="{foot + 29}" class="tick">epoch</text>',
-        "</svg>",
-    ]
-    return "\n".join(lines)
-
-
-def rows_of(level: slice, classes: int) -> int:
-    """Return how many rows of the map a level gets."""
-    size = int(level.stop) - int(level.start)
-    return size if classes <= MOST_ROWS else max(1, round(size * MOST_ROWS / classes))
-
-
-def gather(values: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
-    """Return at most ``rows`` rows, each the mean of neighbors."""
-    if len(values) <= rows:
-        return values
-    starts = np.arange(rows) * len(values) // rows
-    sums = np.add.reduceat(values.astype(np.float64), starts, axis=0)
-    counts = np.diff([*starts, len(values)])[:, None]
-    means: NDArray[np.uint8] = np.rint(sums / counts).astype(np.uint8)
-    return means
-
-
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return (height, width) percentages as a PNG: one color, 0 transparent, 100 opaque."""
-    height, width = pixels.shape
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-    palette = bytes(COLOR) * 101
-    alpha = bytes(round(255 * share / 100) for share in range(101))
-    rows = np.zeros((height, width + 1), dtype=np.uint8)  # each row begins with its filter, none
-    rows[:, 1:] = np.minimum(pixels, 100)
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            chunk(b"PLTE", palette),
-            chunk(b"tRNS", alpha),
-            chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)),
-            chunk(b"IEND", b""),
-        )
-    )
 
 
 def least_selected(shares: NDArray[np.uint8], hierarchy: Hierarchy) -> str:
