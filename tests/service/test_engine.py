@@ -148,7 +148,7 @@ def test_an_error_of_a_candidate_is_raised_by_the_study(executor, tmp_path):
             executor=executor,
             settings={"learning_rate": 1e30, "schedule": "constant"},
         )
-    assert not (tmp_path / "s").exists()  # the corrected command begins there
+    assert not (tmp_path / "s" / "runs.jsonl").exists()  # the corrected command begins there
 
 
 def test_a_study_goes_on_with_another_engine(executor, tmp_path):
