@@ -430,8 +430,8 @@ def open_labeled_table(
     known = {
         name: value
         for name, value in model.config.get("columns", {}).items()
-        # New rows may have neither splits nor ids.
-        if name not in dropped and (name not in ("split", "id_column") or value in names)
+        # New rows may have neither splits nor ids nor groups.
+        if name not in dropped and (name not in ("split", "id_column", "group") or value in names)
     }
     columns = {**known, **given}
     for name in ("features", "text", "image", "ignore", "column_kind", "embeddings"):

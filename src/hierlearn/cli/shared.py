@@ -39,6 +39,11 @@ COLUMNS = options(
     column_kind=(PAIRS, "Kind of a column: zip=category; number, category, text, boolean or date."),
     split=(str, "Column that names splits."),
     id_column=(str, "Column that names each row, for a memory."),
+    group=(
+        str,
+        "Column of what rows belong to, such as a patient or a recording; rows of one group are "
+        "held out together.",
+    ),
     hierarchy=(Path, "File of the taxonomy; inferred from the labels if none."),
     label_sep=(
         str,

@@ -81,6 +81,8 @@ class Dataset:
         feature_names: D names; empty for texts, or where the columns have no names.
         source: where the rows come from, in one sentence.
         ids: N identifiers, such as the key of each row in a database; None where there are none.
+        groups: N names of what the rows belong to, such as a patient or a recording; rows of one
+            group stay together wherever rows are held out. None where rows of one id do.
         lines: the line of each row in its file; None where rows come from no file, or several.
         label_report: what became of labels that are no class, where they were read from a file.
         unseen: by row number, labels that the hierarchy lacks, where the nearest class above them
@@ -95,6 +97,7 @@ class Dataset:
     feature_names: Sequence[str] = ()
     source: str = ""
     ids: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
     lines: Sequence[int] | None = None
     label_report: LabelReport | None = None
     unseen: Mapping[int, Sequence[str]] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class Dataset:
         inputs = inputs.tocsr() if hasattr(inputs, "tocsr") else as_float32(inputs)
         object.__setattr__(self, "inputs", inputs)
         rows = count_rows(inputs)
-        for name, one in (("labels", "list of labels"), ("ids", "id")):
+        for name, one in (("labels", "list of labels"), ("ids", "id"), ("groups", "group")):
             given = getattr(self, name)
             if given is not None and len(given) != rows:
                 raise DataError(
@@ -144,6 +147,11 @@ class Dataset:
         return self.kind == "sparse"
 
     @property
+    def held_together(self) -> Sequence[str] | None:
+        """What tells which rows are held out together: groups, else ids."""
+        return self.ids if self.groups is None else self.groups
+
+    @property
     def is_text(self) -> bool:
         """Whether the inputs are texts."""
         return self.kind == "texts"
@@ -164,7 +172,8 @@ class Dataset:
         """
         selected = row_numbers(rows, len(self))
         inputs: Any = self.inputs
-        ids, lines, is_list = self.ids, self.lines, isinstance(inputs, list)
+        is_list = isinstance(inputs, list)
+        ids, groups, lines = self.ids, self.groups, self.lines
         numbers = enumerate(selected.tolist() if self.unseen else ())
         return replace(
             self,
@@ -172,6 +181,7 @@ class Dataset:
             labels=[self.labels[row] for row in selected],
             splits={},
             ids=None if ids is None else [ids[row] for row in selected],
+            groups=None if groups is None else [groups[row] for row in selected],
             lines=None if lines is None else array("q", np.asarray(lines, "q")[selected].tobytes()),
             unseen={place: self.unseen[row] for place, row in numbers if row in self.unseen},
         )
@@ -195,7 +205,7 @@ class Dataset:
         return self.take(self.splits[name])
 
     def digest(self) -> str:
-        """Return the sha256 of inputs, labels and splits: equal for equal data.
+        """Return the sha256 of inputs, labels, splits and groups: equal for equal data.
 
         Rows that stay in their file have the digest of the same rows in memory, and sparse rows
         have one digest, however they are stored.
@@ -206,6 +216,8 @@ class Dataset:
         sums.update(json.dumps([list(row) for row in self.labels]).encode())
         for name, rows in sorted(self.splits.items()):
             sums.update(name.encode() + np.asarray(rows, dtype=np.int64).tobytes())
+        if self.groups is not None:
+            sums.update(json.dumps([str(one) for one in self.groups]).encode())
         return sums.hexdigest()
 
     def _blocks(self) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The labels, splits and ids of a table, and what became of labels that are no class.
+"""The labels, splits, ids and groups of a table, and what became of labels that are no class.
 
 Labels stand in one column, several joined by ``label_sep`` (``animal/dog;plant``), or in one column
 per level (``kingdom,family,species``), empty below the last one known. A row may have no label.
@@ -77,7 +77,7 @@ HEADER = ("label", "rows", "occurrences", "first_line", "reason")
 
 
 class Annotations:
-    """Collects the labels, splits and ids of a table; equal cells of labels are stored once.
+    """Collects labels, splits, ids and groups of a table; equal cells of labels are stored once.
 
     Args:
         path: the table, for errors.
@@ -96,6 +96,7 @@ class Annotations:
         self._codes = array("i")  # the code of each row, in 4 bytes
         self._splits: dict[str, array[int]] = {}  # the rows of each split
         self._ids: list[str] = []
+        self._groups: list[str] = []
         self._line_of: list[Sequence[int]] = []  # the line of each row, part by part
 
     def add(self, chunk: TableChunk) -> None:
@@ -112,6 +113,8 @@ class Annotations:
                 check_splits(self._splits, self.path, name)
         if self.columns.id_column is not None:
             self._ids.extend(row_ids(chunk, self.columns.id_column))
+        if self.columns.group is not None:
+            self._groups.extend(row_ids(chunk, self.columns.group, "group"))
         self._line_of.append(chunk.lines)
         if self.columns.labels_by_id is not None:
             known = self.columns.labels_by_id
@@ -197,6 +200,7 @@ class Annotations:
             feature_names=tuple(feature_names),
             source=f"the table {self.path.name}",
             ids=None if columns.id_column is None else self._ids,
+            groups=None if columns.group is None else self._groups,
             lines=joined_lines(self._line_of),
             label_report=report,
             unseen=unseen_rows(sets, codes, report),
@@ -334,9 +338,10 @@ def check_splits(names: Collection[str], path: Location, column: str) -> None:
         )
 
 
-def row_ids(chunk: TableChunk, name: str) -> list[str]:
-    """Return the id of each row of a chunk as text; raise on a row without one."""
-    check_missing(chunk, name, f"id; write one, or leave {arg('id_column')} out")
+def row_ids(chunk: TableChunk, name: str, what: Literal["id", "group"] = "id") -> list[str]:
+    """Return the id or group of each row of a chunk as text; raise on a row without one."""
+    role = arg("id_column" if what == "id" else "group")
+    check_missing(chunk, name, f"{what}; write one, or leave {role} out")
     return [str(cell) for cell in chunk.cells(name)]
 
 

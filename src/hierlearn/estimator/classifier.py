@@ -134,6 +134,7 @@ class HierarchicalClassifier(
         y: Any,
         hierarchy: Hierarchy | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: Sequence[Any] | None = None,
     ) -> Self:
         """Train on labeled rows, from the start.
 
@@ -145,8 +146,12 @@ class HierarchicalClassifier(
                 docs/estimator.md.
             hierarchy: the taxonomy, instead of the parameter; by default that of the labels' paths.
             sample_weight: (N,) how much each row counts; a row of weight 0 is left out.
+            groups: (N,) what each row belongs to, such as a patient or a recording. Rows of one
+                group stay together wherever rows are held out, to choose a model or to calibrate.
         """
-        plan, dataset, form, options = self._read_first(X, y, hierarchy, None, sample_weight)
+        plan, dataset, form, options = self._read_first(
+            X, y, hierarchy, None, sample_weight, groups
+        )
         with processes(str(self.device or "auto")) as here:
             return self._fit_job(self._job(here, plan, dataset, options), form)
 
@@ -589,10 +594,10 @@ class HierarchicalClassifier(
         hierarchy: Hierarchy | None,
         listing: ParsedLabels | None,
         sample_weight: ArrayLike | None,
+        groups: Sequence[Any] | None = None,
         **changes: Any,
     ) -> tuple[Plan, Dataset, LabelFormat, PrepareOptions]:
         """Return what to train, the rows, the form of their labels, and what goes with them."""
-        """Read the first rows, and what to train on them."""
         hierarchy = self.hierarchy if hierarchy is None else hierarchy
         check_hierarchy(hierarchy)
         plan = make_plan({**self.get_params(deep=False), **changes})
@@ -603,7 +608,7 @@ class HierarchicalClassifier(
             check_not_encoded(sep, hierarchy_given=hierarchy is not None)
         form = LabelFormat.from_labels(given, hierarchy, sep, listing)
         columns = getattr(self, "feature_names_in_", ())
-        dataset, weights = self._gather(inputs, given, form, sample_weight, columns)
+        dataset, weights = self._gather(inputs, given, form, sample_weight, columns, groups)
         network = None
         if isinstance(self.network, torch.nn.Module):
             check_own_network(self.ensemble_size or 1, dataset)
@@ -618,11 +623,13 @@ class HierarchicalClassifier(
         form: LabelFormat,
         sample_weight: ArrayLike | None,
         columns: Sequence[str] = (),
+        groups: Sequence[Any] | None = None,
     ) -> tuple[Dataset, NDArray[np.float64] | None]:
         """Return the rows that count, and their weights; None where all count alike."""
         labels: Any = form.names(given)
         names = tuple(columns) if getattr(inputs, "kind", None) != "table" else inputs.names
-        dataset = Dataset(inputs, labels, form.hierarchy, feature_names=names)
+        together = None if groups is None else np.asarray(groups).astype(str).tolist()
+        dataset = Dataset(inputs, labels, form.hierarchy, feature_names=names, groups=together)
         weights = parse_weights(sample_weight, len(dataset))
         if self.class_weight is not None:
             weighed = weigh_rows(self.class_weight, labels, form, weights)

@@ -146,7 +146,8 @@ class BlendTraining(Job):
         if self.races:
             enough = ENOUGH_LEFT_OUT if self.facts.kind == "numbers" else MORE_LEFT_OUT
             deal = partial(race_folds, enough=enough)
-        self.held = deal(self.labels, taken.ids, seed=self.settings.seed) if self.found else []
+        seed, together = self.settings.seed, taken.held_together
+        self.held = deal(self.labels, together, seed=seed) if self.found else []
         # In the order of the predictions.
         self.kept = np.concatenate([*self.held, np.zeros(0, dtype=np.int64)])
         self.sharpness: dict[str, float] = {}

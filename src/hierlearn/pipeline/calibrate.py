@@ -6,8 +6,8 @@ taken over by the model of all rows, which differs by these rows only. Nothing i
 the scaling of the probabilities, see decoding/scaling.py. A mean over 60 rows has a standard error
 of 6 points: where a training takes a moment, fifths of few rows are left out in turn.
 
-Rows with the same id are left out together, and so are copies: equal inputs with equal labels,
-unless equal inputs often have different labels, as rows of few categories do.
+Rows of one group, or of one id, are left out together, and so are copies: equal inputs with equal
+labels, unless equal inputs often have different labels, as rows of few categories do.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def left_out(prepared: Prepared, pipeline: Pipeline, dataset: Dataset) -> list[I
         counted = np.flatnonzero(rows.weights.cpu().numpy() > 0)
     if len(counted) < FEWEST:
         return []
-    if rows.ids is not None:
-        groups = group_numbers([rows.ids[one] for one in counted.tolist()], len(counted))
+    if (together := dataset.held_together) is not None:
+        groups = group_numbers([together[row] for row in trained[counted]], len(counted))
     elif isinstance(inputs, RowGroups):
         groups = np.arange(len(counted))
     else:

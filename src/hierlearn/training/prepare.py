@@ -225,7 +225,7 @@ def prepare(
         if any(one[0] != key[0] for one in list(options.reuse)):
             options.reuse.clear()  # of other rows
         options.reuse[key] = preprocessor, rows.inputs
-    rows.ids, rows.numbers = train_set.ids, picked
+    rows.ids, rows.groups, rows.numbers = train_set.ids, train_set.groups, picked
     rows.texts = shown_texts(raw.inputs)
     if embedder is not None:
         preprocessor = (
@@ -325,9 +325,9 @@ def split_rows(dataset: Dataset, plan: Plan) -> tuple[Ints, Ints]:
         )
     seed = Settings.from_dict(plan.settings).seed
     order = torch.randperm(len(rows), generator=generator(seed, "valid")).numpy()
-    if dataset.ids is not None:
-        # Rows of one id, such as the recordings of a patient, stay together.
-        _, groups = np.unique([str(dataset.ids[row]) for row in rows], return_inverse=True)
+    together = dataset.held_together
+    if together is not None:
+        _, groups = np.unique([str(together[row]) for row in rows], return_inverse=True)
         first = np.full(len(rows), len(rows))
         np.minimum.at(first, groups[order], np.arange(len(rows)))
         order = order[np.argsort(first[groups[order]], kind="stable")]

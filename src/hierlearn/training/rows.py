@@ -73,6 +73,7 @@ class Rows:
         self._mask = labels.mask().to(device) if small and partial else None
         self._partial = partial
         self.ids: Sequence[str] | None = None
+        self.groups: Sequence[str] | None = None
         self.numbers = np.arange(len(labels))
         self.texts: Sequence[str] | None = None
 
@@ -81,10 +82,11 @@ class Rows:
 
     @cached_property
     def keys(self) -> Tensor | None:
-        """(N,) equal numbers for rows with the same id; None where no two are the same."""
-        if self.ids is None:
+        """(N,) equal numbers for rows of the same group, or id; None where no two are the same."""
+        together = self.ids if self.groups is None else self.groups
+        if together is None:
             return None
-        names, found = np.unique(np.asarray(self.ids).astype(str), return_inverse=True)
+        names, found = np.unique(np.asarray(together).astype(str), return_inverse=True)
         return None if len(names) == len(self) else torch.from_numpy(found).to(self.device)
 
     @cached_property

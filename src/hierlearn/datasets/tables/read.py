@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from hierlearn.datasets.tables.table import TableFile
 
 
-ROLES = ("label", "levels", "features", "text", "split", "id_column", "ignore", "embeddings")
+ROLES = (
+    *("label", "levels", "features", "text", "split", "id_column", "group", "ignore"),
+    "embeddings",
+)
 ROWS = 1 << 20  # rows whose labels are parsed at a time
 FIRST = 1000  # rows by which a mixed table is recognized before it is streamed
 
@@ -46,6 +49,7 @@ class Columns:
         sep: what joins the names of a path, / by default; a given hierarchy's own separator
             replaces it.
         id_column: a column that names each row.
+        group: a column that names what each row belongs to, such as a patient or a recording.
         ignore: columns that are no inputs.
         column_kinds: the kinds of columns by name, where they should not be found by rule.
         labels_by_id: instead of columns of labels, the labels of each row by its id.
@@ -63,6 +67,7 @@ class Columns:
     label_sep: str | None = ";"
     sep: str | None = None
     id_column: str | None = None
+    group: str | None = None
     ignore: Sequence[str] | None = None
     column_kinds: Mapping[str, str] = field(default_factory=dict)
     labels_by_id: Mapping[str, Sequence[str]] | None = None
@@ -154,8 +159,8 @@ class Columns:
 
     @property
     def annotations(self) -> tuple[str, ...]:
-        """The columns of labels, splits and ids."""
-        named = (self.label, *(self.levels or ()), self.split, self.id_column)
+        """The columns of labels, splits, ids and groups."""
+        named = (self.label, *(self.levels or ()), self.split, self.id_column, self.group)
         return tuple(name for name in named if name is not None)
 
     def inputs_of(self, file: TableFile) -> tuple[str, ...]:
@@ -197,6 +202,7 @@ def read_table(
     label_sep: str | None = ";",
     sep: str | None = None,
     id_column: str | None = None,
+    group: str | None = None,
     ignore: Sequence[str] | None = None,
     column_kinds: Mapping[str, str] | None = None,
     delimiter: str | None = None,
@@ -224,6 +230,8 @@ def read_table(
         sep: what joins the names of a path, by default /; names in level columns that hold a slash
             are joined by another one.
         id_column: a column that names each row; rows may share an id.
+        group: a column that names what each row belongs to, such as a patient or a recording; rows
+            of one group stay together wherever rows are held out.
         ignore: columns that are no inputs.
         column_kinds: the kinds of some input columns: number, category, text, boolean, date, or
             a date with its format, ``date:%d.%m.%Y``.
