@@ -140,6 +140,7 @@ def test_paths(paths, message):
         ([("a", "b"), ("a", None)], "edge 1 is ('a', None); its child is empty"),
         ([("a", "")], "edge 0 is ('a', ''); its child is empty"),
         ([("a", " ")], "a class name must not be empty, but one is ' '"),
+        ([("a", "b\0")], r"class name 'b\x00' holds a NUL character; no text file may"),
         ([("a", "b", "c")], "edge 0 is ('a', 'b', 'c'); an edge is (parent, child)"),
         (["ab"], "edge 0 is 'ab'; an edge is (parent, child)"),
         ([5], "edge 0 is 5; an edge is (parent, child)"),

@@ -217,9 +217,12 @@ def parse_json(
     return value
 
 
+FIRST = 1024  # bytes that tell an encoding
+
+
 def refuse_utf16(path: Path, raw: bytes) -> None:
     """Raise on the bytes of a text in UTF-16, by its mark or its zeros."""
-    first = raw[:1024]
+    first = raw[:FIRST]
     # Of ASCII in UTF-16 every second byte is zero; a zero here and there is damage.
     if raw.startswith(BYTE_ORDER_MARKS) or 4 * first.count(0) > len(first):
         raise DataError(
@@ -236,6 +239,9 @@ def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
         offset: the byte of the content to begin at.
     """
     try:
+        if not offset:
+            with open_content(path) as raw:
+                refuse_utf16(path, raw.read(FIRST))
         with open_content(path) as raw:
             skip(raw, offset)
             with io.TextIOWrapper(raw, encoding="utf-8" if offset else "utf-8-sig") as file:

@@ -7,7 +7,6 @@ size, as the bytes of a compressed one are: a few letters can stand for a millio
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import warnings
 import zipfile
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 EXCEL_ROWS = 1 << 20  # the most rows of a sheet
 AHEAD = 1000  # rows that are read at a time
-VIRTUAL = re.compile(r"\s*CREATE\s+VIRTUAL", re.IGNORECASE)
+POINTER = 8  # bytes of a cell that is empty
 
 
 class CellFile(TableFile):
@@ -61,14 +60,14 @@ class CellFile(TableFile):
 
     def _limited(self, columns: list[str]) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield rows until they have more cells than the file can mean."""
-        left = allowed(self.size)
+        most = allowed(self.size) // POINTER
+        cells = 0 if (self.num_rows or 0) * len(columns) <= most else most  # the first is too many
         for one in self.rows(columns):
-            left -= len(columns)
-            if left < 0:
+            cells += len(columns)
+            if cells > most:
                 raise DataError(
-                    f"{self.path} has {len(columns):,} columns and more than "
-                    f"{allowed(self.size):,} cells, nearly all of them empty; is every one of them "
-                    f"a column?"
+                    f"{self.path} has {len(columns):,} columns and more than {most:,} cells, "
+                    f"nearly all of them empty; is every one of them a column?"
                 )
             yield one
 
@@ -260,12 +259,12 @@ class SqliteFile(CellFile):
         self.file, part = file_and_part(path)
         with opened_database(self.file) as (database, self.size):
             kinds: dict[str, str] = {}  # what each is instead of a table, if anything
-            asked = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
-            for kind, name, sql in asked.fetchall():
+            asked = database.execute("SELECT type, name, rootpage FROM sqlite_master ORDER BY name")
+            for kind, name, root in asked.fetchall():
                 if kind == "view":
                     kinds[name] = "a view"
                 elif kind == "table" and not str(name).startswith("sqlite_"):
-                    kinds[name] = "a virtual table" if VIRTUAL.match(str(sql)) else ""
+                    kinds[name] = "" if root else "a virtual table"
             names = [name for name, reason in kinds.items() if not reason]
             if part is None:
                 if len(names) != 1:

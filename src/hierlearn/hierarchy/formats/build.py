@@ -70,6 +70,9 @@ class Builders:
         """Make the hierarchy of the nodes ``bare`` and the edges ``parent[i] -> child[i]``."""
         if not len(bare):
             raise HierarchyError("a hierarchy needs at least one class; this one has none")
+        odd = next((name for name in bare if "\0" in name), None)
+        if odd is not None:
+            raise HierarchyError(f"class name {odd!r} holds a NUL character; no text file may")
         ranks = natural_ranks(bare) if ranks is None else ranks
         try:
             structure, order = arrange(child, parent, len(bare), ranks)
