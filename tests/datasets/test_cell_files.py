@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
+from fuzz.engine import Watch, resident
 from hierlearn.datasets import open_table, read_table
 from hierlearn.errors import DataError, DataWarning, HierarchyError
 from hierlearn.files import reading
@@ -299,3 +300,47 @@ def test_a_compressed_table_is_measured_and_damage_is_named(tmp_path, monkeypatc
     assert f"{path} is not a whole {reading.KINDS[ending]} file: " in refused(path)
     path.write_bytes(b"a,class\n1,x\n")
     assert "rename it if it is not compressed" in refused(path)
+
+
+# ---------------------------------------------------------------------- Arrow: what repeats
+
+COUNT, LONG = 100_000, "long " * 20_000  # of some kilobytes; written out, ten gigabytes
+ENDS = pa.array([COUNT], pa.int32())
+REPEATED = {
+    "dictionary": pa.DictionaryArray.from_arrays(np.zeros(COUNT, np.int32), pa.array([LONG])),
+    "run ends": pa.RunEndEncodedArray.from_arrays(ENDS, pa.array([LONG])),
+}
+REPEATED["list"] = pa.FixedSizeListArray.from_arrays(REPEATED["dictionary"], 2)
+REPEATED["struct"] = pa.StructArray.from_arrays([REPEATED["dictionary"]], ["x"])
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("role", [{}, {"text": "note"}, {"label": "note"}, {"id_column": "note"}])
+def test_texts_that_repeat_are_counted_before_they_are_written_out(tmp_path, name, role):
+    path = tmp_path / "rows.arrow"
+    column = REPEATED[name]
+    classes = pa.array(["x", "y"] * (len(column) // 2))
+    table = pa.table({"note": column, "a": np.arange(len(column)), "class": classes})
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    with Watch() as watch:
+        before = resident()
+        assert "far more bytes once decompressed" in refused(path, **role)
+    assert watch.most - before < 200 << 20
+
+
+def test_values_that_take_no_room_in_a_file_are_counted(tmp_path):
+    path = tmp_path / "rows.arrow"
+    table = pa.table({"a": pa.nulls(100_000_000), "class": pa.nulls(100_000_000)})
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    assert path.stat().st_size < 1000
+    assert "far more bytes once decompressed" in refused(path)
+
+
+def test_categories_that_repeat_as_usual_are_read(tmp_path):
+    path = tmp_path / "rows.feather"
+    kinds = pa.array([f"a category of some words {row % 50}" for row in range(200_000)])
+    table = pa.table({"kind": kinds.dictionary_encode(), "class": ["x", "y"] * 100_000})
+    feather.write_feather(table, str(path), compression="zstd")
+    assert len(read_table(path, label="class")) == 200_000

@@ -5,14 +5,16 @@ Most cases forge the checksums, too: what a stranger makes is intact, and still 
 
 import json
 import shutil
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from hypothesis import strategies as st
 
 from fuzz.mutations import apply_edits, edit_value, places, several_byte_edits, several_value_edits
-from hierlearn.datasets import load_dataset
+from hierlearn.datasets import load_dataset, read_table
 from hierlearn.files.tensors import read_tensors, write_tensors
 from hierlearn.lab.candidates import parse_candidates
 from hierlearn.lab.compare import run_study
@@ -32,12 +34,34 @@ PLANS = {
     "mlp": Plan(loss="hcl", network="mlp", network_options={"width": 5}, settings=SETTINGS),
     "members": Plan(loss="bce", settings={**SETTINGS, "ensemble_size": 2}, network="linear"),
     "neighbors": Plan(recipe="neighbors", settings=SETTINGS),
+    "trees": Plan(recipe="trees", network_options={"trees": 3}, settings={"device": "cpu"}),
+    "kernel": Plan(recipe="kernel", settings={"device": "cpu"}),
+    "estimator": Plan(base="logistic", settings={"device": "cpu"}),
+    "texts": Plan(recipe="linear", settings={"device": "cpu"}),  # of n-grams
+    "table": Plan(recipe="quick", settings=SETTINGS),  # of columns of every kind
+    "blend": Plan(settings={"device": "cpu"}),  # of the models of a race
 }
 
 
 @cache
-def rows():
-    return load_dataset("synthetic", rows=60, depth=2)
+def rows(plan="mlp"):
+    """Rows that a plan can be trained on."""
+    dataset = load_dataset("synthetic", rows=240 if plan == "blend" else 60, depth=2)
+    draw = np.random.default_rng(0)
+    if plan == "texts":
+        words = draw.integers(0, 9, (len(dataset), 3))
+        return replace(dataset, inputs=[" ".join(f"w{n}" for n in one) for one in words])
+    if plan == "table":
+        head = "a,kind,note,flag,day,class\n"
+        lines = [
+            f"{n},{'xy'[n % 2]},word{n % 7} of many,{n % 3 == 0},2024-01-{1 + n % 28:02},{one[0]}\n"
+            for n, one in enumerate(dataset.labels)
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.csv"
+            path.write_text(head + "".join(lines))
+            return read_table(path, label="class", column_kinds={"kind": "category"})
+    return dataset
 
 
 class Examples:
@@ -50,7 +74,7 @@ class Examples:
     def model(self, name):
         folder = self.root / f"model-{name}"
         if not folder.exists():
-            train(rows(), PLANS[name], folder, reporting=QUIET)
+            train(rows(name), PLANS[name], folder, reporting=QUIET)
         return folder
 
     def study(self):
@@ -159,7 +183,7 @@ def prepare_model(damage, folder, examples):
 
     def work():
         pipeline = Pipeline.load(copy)
-        pipeline.predict(rows().inputs[:3])
+        pipeline.predict(rows(plan).take(np.arange(3)).inputs)
 
     return work, size_of(copy)
 

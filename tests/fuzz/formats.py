@@ -120,6 +120,16 @@ JSON_LD = """{"@context": {"skos": "http://www.w3.org/2004/02/skos/core#"},
  "@graph": [{"@id": "http://x.org/a", "@type": "skos:Concept", "skos:prefLabel": "first"},
   {"@id": "http://x.org/b", "@type": "skos:Concept", "skos:broader": {"@id": "http://x.org/a"}}]}
 """
+N_TRIPLES = """<a> <http://www.w3.org/2004/02/skos/core#prefLabel> "first"@en .
+<b> <http://www.w3.org/2004/02/skos/core#broader> <a> .
+<a> <http://www.w3.org/2004/02/skos/core#notation> "1" .
+""".replace("<a>", "<http://x.org/a>").replace("<b>", "<http://x.org/b>")
+OWL = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#" xmlns:owl="http://www.w3.org/2002/07/owl#">
+<owl:Class rdf:about="http://x.org/a"/>
+<owl:Class rdf:about="http://x.org/b"><rdfs:subClassOf rdf:resource="http://x.org/a"/></owl:Class>
+</rdf:RDF>
+"""
 ODD_SEPS = [*({} for _ in range(5)), {"sep": ""}, {"sep": 3}]
 
 
@@ -363,12 +373,17 @@ def databases():
 def arrow_files():
     table = pa.Table.from_pylist(list(csv.DictReader(io.StringIO(TABLE))))
     coded = table.set_column(5, "class", table["class"].dictionary_encode())
+    ends = pa.array([2, 5], pa.int32())
+    notes = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["some words", None]))
+    codes = pa.array(np.zeros(100_000, dtype=np.int32))
+    long = pa.DictionaryArray.from_arrays(codes, pa.array(["long " * 20_000]))
+    packed = pa.table({"note": long, "a": pa.nulls(100_000), "class": ["a/x", "a/y"] * 50_000})
     found = []
-    for one in (table, coded):
+    for one in (table, coded, table.set_column(3, "note", notes), packed):
         for write in (pa.ipc.new_file, pa.ipc.new_stream):
             out = io.BytesIO()
             with write(out, one.schema) as file:
-                file.write_table(one, max_chunksize=2)
+                file.write_table(one, max_chunksize=2 if len(one) < 100 else None)
             found.append(out.getvalue())
     return found
 
@@ -398,6 +413,8 @@ FORMATS = {
     "arrow": Format(*(".arrow", cached(arrow_files), read_rows), st.just([]) | several_byte_edits),
     "ttl": Format(".ttl", lambda: [SKOS.encode(), CLASSES.encode()], read_hierarchy),
     "rdf": Format(".rdf", lambda: [RDF_XML.encode()], read_hierarchy),
+    "nt": Format(".nt", lambda: [N_TRIPLES.encode()], read_hierarchy),
+    "owl": Format(".owl", lambda: [OWL.encode()], read_hierarchy),
     "jsonld": Format(
         *(".jsonld", lambda: [JSON_LD.encode()], read_hierarchy), json_edits, apply_to_json
     ),

@@ -200,9 +200,7 @@ def test_a_job_that_kills_every_process_is_run_four_times(tmp_path):
     jobs = [Job(kill_this_process, "rows", (str(runs),)), Job(answer, "rows", (1,))]
     with open_executor("processes", workers=2) as engine:
         found = ends(engine, jobs)
-    with pytest.raises(
-        HierlearnError, match="lost 4 times with its worker: it was killed, perhaps"
-    ):
+    with pytest.raises(HierlearnError, match="lost with its worker: it was killed, perhaps"):
         found[0].result()
     assert found[1].value == ("rows", 1)
     assert runs.read_text().split() == ["killed"] * (RETRIES + 1)

@@ -12,13 +12,14 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
+    ThreadPoolExecutor,
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
@@ -469,8 +470,9 @@ class ProcessEngine(Engine):
     """Processes of this machine.
 
     A process that trains alone on one core does not wait for another core, so on a CPU several
-    processes of few threads finish sooner than one process of many. Each worker is a pool of its
-    own with one process: where it is killed, the jobs of the others go on.
+    processes of few threads finish sooner than one process of many. Each worker is a thread of this
+    process with a process of its own: where that is killed, the thread runs its job again in
+    another one, and the jobs of the others go on.
 
     Args:
         address: None; other engines have one.
@@ -492,73 +494,41 @@ class ProcessEngine(Engine):
         self.workers = workers or default_jobs(MAX_JOBS, "cuda" if gpu else "cpu")
         self.threads = max(1, count_cores() // self.workers)
         self._context = start_context(gpu)
-        self._started: Any = None  # an event: whether any worker ever was
-        self._lock = threading.RLock()
-        self._slots: list[Slot] = []
-        self._free: list[Slot] = []
-        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._closed = False
-
-    @property
-    def lost_errors(self) -> tuple[type[BaseException], ...]:  # type: ignore[override]
-        """A process that ended, unless none could be started at all."""
-        return (BrokenProcessPool,) if self._started and self._started.is_set() else ()
+        self._started = self._context.Event()  # whether any worker ever was
+        self._workers = ThreadPoolExecutor(self.workers, "hierlearn-jobs")
+        self._lock = threading.Lock()
+        self._idle: list[Slot] = []
+        self._busy: list[Slot] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run a function in the next process that is free."""
-        if self._closed:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        future: Future[Any] = Future()
-        with self._lock:
-            self._waiting.append((future, partial(fn, *args, **kwargs)))
-        self._dispatch()
-        return future
+        return self._workers.submit(self._run_in_process, partial(fn, *args, **kwargs))
 
-    def _dispatch(self) -> None:
-        """Assign queued jobs to idle workers."""
-        with self._lock:
-            while self._waiting and (self._free or len(self._slots) < self.workers):
-                future, function = self._waiting.popleft()
-                if not future.set_running_or_notify_cancel():
-                    continue
-                slot = self._free.pop() if self._free else self._start()
-                try:
-                    inner = slot.pool.submit(function)
-                except BrokenProcessPool as error:  # it was killed while it was idle
-                    self._drop(slot)
-                    future.set_exception(error)
-                    continue
-                inner.add_done_callback(partial(self._done, slot, future))
+    def _run_in_process(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns in an idle process, or in one that is started."""
+        for left in reversed(range(RETRIES + 1)):
+            with self._lock:
+                slot = self._idle.pop() if self._idle else self._start()
+                self._busy.append(slot)
+            is_alive = True
+            try:
+                return slot.pool.submit(function).result()
+            except BrokenProcessPool:
+                is_alive = False
+                slot.pool.shutdown(wait=False)
+                if not left or not self._started.is_set():  # none could be started at all
+                    raise
+            finally:
+                with self._lock:
+                    self._busy.remove(slot)
+                    self._idle += [slot] * is_alive
+        raise AssertionError
 
     def _start(self) -> Slot:
-        self._started = self._started or self._context.Event()
         receiver, sender = self._context.Pipe(duplex=False)
         stop = self._context.Event()
         pool = ProcessPoolExecutor(1, self._context, begin, (sender, stop, self._started))
-        slot = Slot(pool, receiver, stop)
-        self._slots.append(slot)
-        return slot
-
-    def _drop(self, slot: Slot) -> None:
-        self._slots.remove(slot)
-        slot.pool.shutdown(wait=False)
-
-    def _done(self, slot: Slot, future: Future[Any], inner: Future[Any]) -> None:
-        """Pass on how a function ended, and give its process the next one."""
-        error = None if inner.cancelled() else inner.exception()
-        with self._lock:
-            if isinstance(error, BrokenProcessPool):
-                self._drop(slot)
-            else:
-                self._free.append(slot)
-        if error is not None:
-            future.set_exception(error)
-        elif inner.cancelled():
-            future.set_exception(BrokenProcessPool("the pool was shut down"))
-        else:
-            future.set_result(inner.result())
-        if not self._closed:
-            self._dispatch()
+        return Slot(pool, receiver, stop)
 
     def share(self, value: Any) -> FileData:
         """Write a value into a file, which every worker reads once."""
@@ -572,7 +542,7 @@ class ProcessEngine(Engine):
         """Return the steps that workers have reported since the last call."""
         steps = []
         with self._lock:
-            for slot in self._slots:
+            for slot in self._busy + self._idle:
                 with suppress(EOFError, OSError):  # it was killed
                     while slot.steps.poll():
                         steps.append(slot.steps.recv())
@@ -582,9 +552,9 @@ class ProcessEngine(Engine):
         """Stop jobs at their next step, and wait until they have."""
         running = [future for future in futures if not future.cancel()]
         with self._lock:
-            busy = [slot for slot in self._slots if slot not in self._free]
-            for slot in busy:
-                slot.stop.set()
+            busy = list(self._busy)
+        for slot in busy:
+            slot.stop.set()
         wait(running)
         for slot in busy:
             slot.stop.clear()
@@ -592,15 +562,9 @@ class ProcessEngine(Engine):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End all processes."""
-        with self._lock:
-            self._closed = True
-            slots, waiting = list(self._slots), list(self._waiting)
-            if cancel_futures:
-                self._waiting.clear()
-                for future, _ in waiting:
-                    future.cancel()
-        for slot in slots:
-            slot.pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self._workers.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for slot in self._busy + self._idle:
+            slot.pool.shutdown(wait=wait)
 
 
 # ---------------------------------------------------------------------- opening

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 BUFFER = 1 << 20  # bytes of a column that are read ahead, instead of its entire row group
 AHEAD = 1 << 28  # bytes of row groups of a store that are read ahead
 ENDING = ".parquet"
+POINTER = 8  # bytes of any value in memory, at least
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes
 
 
@@ -296,21 +297,36 @@ class ArrowFile(TableFile):
 
 def texts_in_memory(path: Location, metadata: Any, columns: list[str]) -> dict[str, int]:
     """Return the bytes that texts take in memory, without making them: from their dictionaries."""
-    import pyarrow.compute as pc
-
     found = dict.fromkeys(columns, 0)
     with opened_parquet(path, metadata, read_dictionary=columns) as file:
         for group in range(metadata.num_row_groups):
             table = file.read_row_group(group, columns=columns)
             for name in {*columns} & {*table.column_names}:
-                for part in table.column(name).chunks:
-                    if hasattr(part, "dictionary"):
-                        lengths = pc.binary_length(part.dictionary).to_numpy(zero_copy_only=False)
-                        known = part.indices.drop_null().to_numpy(zero_copy_only=False)
-                        found[name] += int(lengths[known].sum()) if len(lengths) else 0
-                    else:
-                        found[name] += part.nbytes
+                found[name] += sum(map(bytes_of, table.column(name).chunks))
     return found
+
+
+def bytes_of(column: Any) -> int:
+    """Return the bytes that an array takes once what repeats is written out as often as it does."""
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    kind, size = column.type, POINTER * len(column)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return size + bytes_of(column.values)
+    if types.is_struct(kind):
+        return size + sum(map(bytes_of, column.flatten()))
+    if types.is_dictionary(kind):
+        values = column.dictionary
+        codes = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        counts = np.bincount(codes, minlength=len(values))
+    elif types.is_run_end_encoded(kind):
+        values, counts = column.values, np.diff(column.run_ends.to_numpy(), prepend=0)
+    else:
+        return max(size, column.nbytes)
+    if types.is_string(values.type) or types.is_large_string(values.type):
+        size += int(counts @ pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False))
+    return size
 
 
 def check_schemas(files: Sequence[Location], schemas: Sequence[Any]) -> None:
@@ -383,7 +399,7 @@ def opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
         ) from None
     try:
         with pa.OSFile(str(check_regular(path))) as source:
-            limit = allowed(source.size())
+            size = source.size()
             try:
                 reader = ipc.open_file(source)
                 batches = map(reader.get_batch, range(reader.num_record_batches))
@@ -391,7 +407,7 @@ def opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
                 source.seek(0)
                 reader = ipc.open_stream(source)
                 batches = iter(reader)
-            yield reader.schema, checked_batches(path, batches, limit)
+            yield reader.schema, checked_batches(path, batches, size)
     except HierlearnError:
         raise
     except (pa.ArrowException, OSError, *DAMAGE) as error:
@@ -399,12 +415,20 @@ def opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
         raise DataError(f"{path} is not an Arrow file that can be read: {reason}") from error
 
 
-def checked_batches(path: Path, batches: Iterable[Any], limit: int) -> Iterator[Any]:
-    """Yield record batches whose offsets and texts are valid, until they have too many bytes."""
+def checked_batches(path: Path, batches: Iterable[Any], size: int) -> Iterator[Any]:
+    """Yield record batches whose offsets and texts are valid, until they have too many bytes.
+
+    Args:
+        path: the file.
+        batches: those in it.
+        size: the bytes of the file.
+    """
+    stored = written_out = 0
     for batch in batches:
         batch.validate(full=True)
-        limit -= batch.nbytes
-        if limit < 0:
+        stored += batch.nbytes
+        written_out += sum(map(bytes_of, batch.columns))
+        if stored > allowed(size) or written_out > room_of(size):
             raise DataError(f"{path} has far more bytes once decompressed; is it the right file?")
         yield batch
 
