@@ -111,6 +111,7 @@ NEEDED = {  # so that what trains ends within seconds
     "compare": ["--epochs", "1", "--seeds", "1", "--methods", "bce,hxe", "--jobs", "1"],
     "noise": ["--epochs", "1", "--draws", "1", "--rates", "0,0.2", "--methods", "bce"],
     "bench": ["--batch-size", "8", "--epochs", "1", "--losses", "bce"],
+    "serve": ["--host", "192.0.2.1"],  # for documentation: nobody can listen there
 }
 INTEGERS = ["1", "0", "2", "3", "-5", "1000000000", "99999999999999999999"]
 FLOATS = ["0.5", "0.1", "0", "1", "-1", "1e-300", "1e300", "nan", "inf"]
@@ -119,7 +120,7 @@ LONG = (
     *("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort"),
     *("rounds", "timed_epochs"),
 )
-SKIPPED = ("demo", "paper", "jobs", "data_dir", "debug", "help", "suite")  # of commands and options
+SKIPPED = ("demo", "paper", "jobs", "data_dir", "debug", "help", "suite", "host")  # of commands and options
 
 
 def commands(group=None, words=()):

@@ -2,8 +2,8 @@
 
 Both run the job of a killed worker again themselves: Ray up to RETRIES times, Dask up to
 ``distributed.scheduler.allowed-failures`` times (3 by default). Data is sent once: Ray puts it into
-its object store, Dask scatters it to all workers of a cluster, and again where it was lost with the
-workers that held it; Dask's workers of this machine read it from a file.
+its object store, Dask scatters it to all workers of a cluster; Dask's workers of this machine read
+it from a file.
 """
 
 from __future__ import annotations
@@ -107,7 +107,6 @@ class RayEngine(Engine):
     """
 
     name = "ray"
-    loses_data = True
 
     def __init__(
         self, address: str | None = None, workers: int | None = None, *, gpu: bool = False
@@ -124,8 +123,10 @@ class RayEngine(Engine):
         self._remote = ray.remote(**self._options, num_gpus=int(gpu))(invoke)
         self._references: dict[Future[Any], Any] = {}
         errors = ray.exceptions
-        self.lost_errors = (errors.ObjectLostError, errors.NodeDiedError)
-        self.killed_errors = (errors.WorkerCrashedError, errors.OutOfMemoryError)
+        self.killed_errors = (
+            *(errors.WorkerCrashedError, errors.OutOfMemoryError),
+            *(errors.ObjectLostError, errors.NodeDiedError),
+        )
 
     def set_resources(self, gpus: float, workers: int) -> None:
         """Let so many jobs run at a time, each with so many GPUs, in processes that stay."""
@@ -215,7 +216,6 @@ class DaskEngine(Engine):
                 silence_logs=logging.ERROR,  # a worker that is replaced is no news
             )
             self.threads = max(1, count_cores() // workers)
-        self.loses_data = self._cluster is None
         if client is None:
             at = self._cluster or address
             try:
@@ -226,8 +226,8 @@ class DaskEngine(Engine):
                 ) from error
         self.client = client
         self._executor = client.get_executor(pure=False)
-        self.lost_errors = (CancelledError, distributed.client.FutureCancelledError)
-        self.killed_errors = (distributed.KilledWorker,)
+        lost = (CancelledError, distributed.client.FutureCancelledError)
+        self.killed_errors = (distributed.KilledWorker, *lost)
         self._workers, self._counted = 1, float("-inf")
 
     @property

@@ -347,7 +347,7 @@ def written_parts(
     total = None if None in counts else sum(count or 0 for count in counts)
     rows = sum(one.rows for one in done.values())
     workers = options["workers"]
-    with no_native_messages(), working("predicting", total) as advance:
+    with working("predicting", total) as advance:
 
         def add(record: Record) -> None:
             nonlocal rows
@@ -361,27 +361,3 @@ def written_parts(
             return predict_parts(engine, job, missing, add)
         finally:
             engine.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def no_native_messages() -> Iterator[None]:
-    """Drop what the native code of Ray writes to stderr; messages of Python still appear there."""
-    own = sys.stderr
-    saved = os.dup(2)
-    try:
-        is_native = own.fileno() == 2
-    except (OSError, ValueError):  # replaced by something in memory
-        is_native = False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
-    if is_native:
-        sys.stderr = os.fdopen(os.dup(saved), "w", 1, own.encoding, own.errors)
-    try:
-        yield
-    finally:
-        if is_native:
-            sys.stderr.close()
-            sys.stderr = own
-        os.dup2(saved, 2)
-        os.close(saved)

@@ -1,7 +1,8 @@
 """Engine: an Executor that runs the jobs of a study to the end, though workers may be killed.
 
-Jobs are pure: a job that was lost with its worker is submitted again, up to RETRIES times, and the
-result is that of the run which ended. Results are yielded as they come, for the caller to store.
+Jobs are pure: a job that was lost with its worker runs again, up to RETRIES times, and the result
+is that of the run which ended; Ray and Dask see to that themselves. Results are yielded as they
+come, for the caller to store.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hierlearn.errors import HierlearnError, arg, plural, unknown_name
+from hierlearn.errors import HierlearnError, arg, unknown_name
 from hierlearn.files.writing import remove
 from hierlearn.registry import imported
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     OnStep = Callable[[int, int, int], None]  # the number of the job, the step, all steps
 
 
-RETRIES = 3  # times that a job is submitted again after its worker was killed
+RETRIES = 3  # times that a job runs again after its worker was killed
 POLL_SECONDS = 0.2  # between two looks at what workers report
 MAX_JOBS = 8  # processes that are started without being asked for
 PRELOADED = ["hierlearn.lab.runner", "torch._dynamo"]  # torch.optim imports the latter
@@ -235,36 +236,15 @@ class SharedData:
     jobs: int = 0
 
 
-@dataclass
-class Running:
-    """A job that was submitted.
-
-    Attributes:
-        number: of the job.
-        job: what to do.
-        shared: its data.
-        handle: what stood for the data when it was submitted.
-        lost: how often it was lost.
-    """
-
-    number: int
-    job: Job
-    shared: SharedData
-    handle: Any = None
-    lost: int = 0
-
-
 class Engine(Executor):
-    """An Executor that knows about lost jobs, and sends data to each worker once.
+    """An Executor that runs the jobs of killed workers again, and sends data to each worker once.
 
     Attributes:
         name: in messages.
         workers: how many jobs run at a time.
         ahead: jobs per worker that are submitted before the first has ended.
         threads: how many threads torch uses in a job; None leaves that to the workers.
-        loses_data: whether data that was shared may be lost with a worker.
-        lost_errors: what a job raises that has to be submitted again.
-        killed_errors: what a job raises that the engine has tried again itself, and gave up.
+        killed_errors: what a job raises that was run again in vain.
         advice: why jobs are lost here, and what to do.
     """
 
@@ -272,8 +252,6 @@ class Engine(Executor):
     workers = 1
     ahead = 2
     threads: int | None = None
-    loses_data = False
-    lost_errors: tuple[type[BaseException], ...] = ()
     killed_errors: tuple[type[BaseException], ...] = ()
     advice = (
         "it was killed, perhaps for lack of memory, and again when {name} repeated the job; give "
@@ -309,7 +287,7 @@ class Engine(Executor):
             on_step: called with the number of the job, the step and the number of steps.
         """
         waiting = enumerate(jobs)
-        running: dict[Future[Any], Running] = {}
+        running: dict[Future[Any], tuple[int, SharedData]] = {}
         shared: list[SharedData] = []
         try:
             while True:
@@ -325,7 +303,13 @@ class Engine(Executor):
                         data = SharedData(job.data, self.share(job.data))
                         shared.append(data)
                     data.jobs += 1
-                    self._submit(Running(number, job, data), running)
+                    words = (job.function, number, data.handle, job.args, self.threads)
+                    try:
+                        future = self.submit(call, *words)
+                    except self.killed_errors as error:
+                        future = Future()
+                        future.set_exception(error)
+                    running[future] = number, data
                 if not running:
                     return
                 ended, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -333,53 +317,32 @@ class Engine(Executor):
                     for step in self.reported():
                         on_step(*step)
                 for future in ended:
-                    outcome = self._end(future, running)
-                    if outcome is not None:
-                        if on_step is not None and outcome.error is None:
-                            on_step(outcome.number, 1, 1)
-                        yield outcome
+                    number, data = running.pop(future)
+                    data.jobs -= 1
+                    outcome = self._outcome(number, future)
+                    if on_step is not None and outcome.error is None:
+                        on_step(number, 1, 1)
+                    yield outcome
         finally:
             self.stop(list(running))
             for one in shared:
                 with suppress(Exception):
                     self.release(one.handle)
 
-    def _submit(self, one: Running, running: dict[Future[Any], Running]) -> None:
-        one.handle = one.shared.handle
-        job = one.job
-        try:
-            future = self.submit(call, job.function, one.number, one.handle, job.args, self.threads)
-        except self.killed_errors as error:
-            future = Future()
-            future.set_exception(error)
-        running[future] = one
-
-    def _end(self, future: Future[Any], running: dict[Future[Any], Running]) -> Outcome | None:
-        """Return how a job ended; None where it was lost and is submitted again."""
-        one = running.pop(future)
+    def _outcome(self, number: int, future: Future[Any]) -> Outcome:
         try:
             value = future.result()
-        except (*self.lost_errors, *self.killed_errors) as error:
-            one.lost += 1
-            if isinstance(error, self.lost_errors) and one.lost <= RETRIES:
-                if self.loses_data and one.handle is one.shared.handle:
-                    one.shared.handle = self.share(one.shared.value)
-                self._submit(one, running)
-                return None
-            times = f" {plural(one.lost, 'time')}" if one.lost > 1 else ""
+        except self.killed_errors as error:
             lost = HierlearnError(
-                f"a job was lost{times} with its worker: {self.advice.format(name=self.name)}; the "
-                f"same command continues with what is missing"
+                f"a job was lost with its worker: {self.advice.format(name=self.name)}; the same "
+                f"command continues with what is missing"
             )
             lost.__cause__ = error
-            outcome = Outcome(one.number, error=lost)
-        else:
-            outcome = Outcome(one.number, value)
-            if isinstance(value, Failure):
-                value.error.__cause__ = RemoteTraceback(value.trace)
-                outcome = Outcome(one.number, error=value.error)
-        one.shared.jobs -= 1
-        return outcome
+            return Outcome(number, error=lost)
+        if isinstance(value, Failure):
+            value.error.__cause__ = RemoteTraceback(value.trace)
+            return Outcome(number, error=value.error)
+        return Outcome(number, value)
 
 
 class Serial(Engine):

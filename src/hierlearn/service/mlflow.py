@@ -6,7 +6,6 @@ loads answers a frame with the columns of ``hierlearn predict``.
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import re
@@ -98,11 +97,9 @@ def log_model(
         registered_model_name: also register it under this name.
     """
     mlflow = find_mlflow()
-    # MLflow 3 has renamed the first argument.
-    named = "name" if "name" in inspect.signature(mlflow.pyfunc.log_model).parameters else None
     with staged(model) as (folder, description):
         return mlflow.pyfunc.log_model(
-            **{named or "artifact_path": name},
+            name=name,
             registered_model_name=registered_model_name,
             **flavor(folder, description, pip_requirements, metadata),
         )
@@ -270,7 +267,7 @@ def signature_of(model: ServedModel) -> Any:
         if kind == "vector":
             return ColSpec(Array(DataType.double), name)
         # A number may come as an integer and a category as a number, which MLflow would refuse.
-        if kind not in STRICT and hasattr(schema, "AnyType"):
+        if kind not in STRICT:
             return ColSpec(schema.AnyType(), name)
         return ColSpec(DataType[TYPES.get(kind, "string")], name)
 
@@ -303,7 +300,7 @@ def tracking(
         name: of a new run.
         enabled: whether to log at all; other processes of a training do not.
     """
-    mlflow = find_mlflow()
+    mlflow = find_mlflow()  # here, before any data is read
     return track(mlflow, name) if enabled else nullcontext()
 
 
@@ -341,7 +338,9 @@ class Tracker:
         def on_prepared(beginning: TrainingStart) -> None:
             if own.on_prepared is not None:
                 own.on_prepared(beginning)
-            self.log_beginning(beginning)
+            values = beginning.settings.to_dict()
+            self.mlflow.log_params({one: str(value)[:LONGEST] for one, value in values.items()})
+            self.mlflow.set_tag("hierlearn.summary", beginning.summary)
 
         def on_epoch(record: dict[str, Any]) -> None:
             if own.on_epoch is not None:
@@ -349,14 +348,6 @@ class Tracker:
             self.log_metrics(scalars(record), record["epoch"])
 
         return replace(own, on_prepared=on_prepared, on_epoch=on_epoch)
-
-    def log_beginning(self, beginning: TrainingStart) -> None:
-        """Log the settings of a training."""
-        values = {
-            name: str(value)[:LONGEST] for name, value in beginning.settings.to_dict().items()
-        }
-        self.mlflow.log_params(values)
-        self.mlflow.set_tag("hierlearn.summary", beginning.summary)
 
     def log_metrics(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Log numbers under names that MLflow takes; what is not finite is left out."""

@@ -323,7 +323,7 @@ def bytes_of(column: Any) -> int:
     elif types.is_run_end_encoded(kind):
         values, counts = column.values, np.diff(column.run_ends.to_numpy(), prepend=0)
     else:
-        return max(size, column.nbytes)
+        return max(size, int(column.nbytes))
     if types.is_string(values.type) or types.is_large_string(values.type):
         size += int(counts @ pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False))
     return size
