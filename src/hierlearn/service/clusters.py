@@ -2,8 +2,8 @@
 
 Both run the job of a killed worker again themselves: Ray up to RETRIES times, Dask up to
 ``distributed.scheduler.allowed-failures`` times (3 by default). Data is sent once: Ray puts it into
-its object store, Dask scatters it to all workers of a cluster; Dask's workers of this machine read
-it from a file.
+its object store, Dask keeps it in the task that the data of workers comes from; Dask's workers of
+this machine read it from a file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from functools import partial
@@ -244,10 +245,12 @@ class DaskEngine(Engine):
         return future
 
     def share(self, value: Any) -> Any:
-        """Send a value to every worker."""
+        """Send a value to the scheduler; what workers made of it is made again where it is lost."""
         if self._cluster is not None:
             return FileData(value)
-        return self.client.scatter([value], broadcast=True, hash=False)[0]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # once
+            return self.client.submit(pickle.loads, pickled(value), pure=False)
 
     def release(self, handle: Any) -> None:
         """Let the workers forget a value."""
