@@ -261,6 +261,7 @@ def test_names_that_no_folder_has():
         (lambda held: held.pop("best"), "best is missing"),
         (lambda held: held.update(step="two"), "step must be an integer, not 'two'"),
         (lambda held: held.update(step=-1), "step must be from 0"),
+        (lambda held: held.update(epoch=None), "epoch must be an integer, not None"),
         (lambda held: held.update(step=10**9), "is of step 1,000,000,000, but this training has"),
         (lambda held: held["best"].update(epoch=[1, 2, 3]), "best.epoch has 3 members, not 1"),
         (lambda held: held["best"].update(stopped=None), "best.stopped must be a list, not None"),

@@ -43,6 +43,7 @@ class Header(Extra):
 
     step: Annotated[int, Range(0)]
     best: Best
+    epoch: Annotated[int, Range(0)] = 0
 
 
 @dataclass(frozen=True)
