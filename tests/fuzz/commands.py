@@ -120,7 +120,8 @@ LONG = (
     *("epochs", "seeds", "draws", "ensemble_size", "rates", "folds", "repeat", "rows", "effort"),
     *("rounds", "timed_epochs"),
 )
-SKIPPED = ("demo", "paper", "jobs", "data_dir", "debug", "help", "suite", "host")  # of commands and options
+# Of commands and options.
+SKIPPED = ("demo", "paper", "jobs", "data_dir", "debug", "help", "suite", "host")
 
 
 def commands(group=None, words=()):
