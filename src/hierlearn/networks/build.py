@@ -95,9 +95,8 @@ class NetworkSpec:
         """The factories of networks and heads that building it would import and call."""
         if self.parts:
             return [name for part in self.parts for name in part.network.foreign]
-        named = [] if names_backbone(self.name) else [self.name]
-        named += [head.kind for head in self.heads.values()]
-        return [one for one in named if is_spelled(one)]
+        named = [self.name, *(head.kind for head in self.heads.values())]
+        return [one for one in named if is_spelled(one) and not names_backbone(one)]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hierlearn.backbones import names_backbone
 from hierlearn.datasets.dataset import count_rows
 from hierlearn.datasets.tables.kinds import as_float32
 from hierlearn.decoding import make_decoder
@@ -446,8 +445,7 @@ def is_builtin(spec: NetworkSpec) -> bool:
     """Whether a network, with all of its parts, is one of NETWORKS and reads no images."""
     if spec.parts:
         return all(is_builtin(part.network) for part in spec.parts)
-    plain = not spec.foreign and not names_backbone(spec.name)
-    return plain and spec.inputs.kind in ("numbers", "sparse")
+    return not spec.foreign and spec.inputs.kind in ("numbers", "sparse")
 
 
 def check_trusted(folder: Path, spec: NetworkSpec, config: Mapping[str, Any]) -> None:
