@@ -1,7 +1,7 @@
 """IncrementalState: more steps on new rows, from where a training ended.
 
 One pass over the new rows at a constant learning rate. The preprocessing stays as fitted on the
-first rows; the optimizer and an epoch curriculum keep their state.
+first rows; the optimizer and the loss keep their state.
 """
 
 from __future__ import annotations

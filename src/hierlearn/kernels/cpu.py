@@ -20,7 +20,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -296,28 +296,8 @@ def softmax_pair(logits: Tensor, layout: TreeLayout, plain: Callable[[Tensor], P
     return log_p.view(logits.shape), log_not_p.view(logits.shape)
 
 
-class Job(NamedTuple):
-    """The kernels of a batch of HCL, and what both take between rows and results."""
-
-    sums: Any
-    gradient: Any
-    arguments: tuple[Any, ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, C)."""
-        rows, classes = self.arguments[0].shape
-        return rows, classes
-
-
-def hcl_job(
-    layout: TreeLayout | None,
-    softmax: bool,
-    scope: str | None,
-    sizes: tuple[int, ...],
-    batch: tuple[Tensor, Tensor, Tensor | None],
-) -> Job:
-    """Return the kernels that compute HCL with natural bce.
+class HCLRows:
+    """A batch under HCL with natural bce.
 
     Args:
         layout: the tree; None where only levels matter.
@@ -326,47 +306,56 @@ def hcl_job(
         sizes: the classes of each level; one level where nothing binds.
         batch: (N, C) float32 logits, targets of 0 and 1, and which are known.
     """
-    from hierlearn.kernels import hcl_numba as kernels
 
-    logits, targets, mask = batch
-    x, y, known = logits.numpy(), as_flags(targets), as_mask(mask)
-    if not softmax and scope != "ancestors":
-        functions = kernels.sigmoid_sums, kernels.sigmoid_gradient
-        return Job(*functions, (x, y, known, *groups_of(sizes), False))
-    assert layout is not None
-    tree = tree_of(layout)
-    if not softmax:
-        functions = kernels.sigmoid_sums, kernels.sigmoid_gradient
-        return Job(*functions, (x, y, known, tree, tree.parent, tree.first, True))
-    if scope == "ancestors" and mask is None:
-        return Job(kernels.bound_sums, kernels.bound_gradient, (x, y, tree))
-    functions = kernels.softmax_sums, kernels.softmax_gradient
-    return Job(*functions, (x, y, known, tree, scope == "ancestors"))
+    def __init__(
+        self,
+        layout: TreeLayout | None,
+        softmax: bool,
+        scope: str | None,
+        sizes: tuple[int, ...],
+        batch: tuple[Tensor, Tensor, Tensor | None],
+    ) -> None:
+        from hierlearn.kernels import hcl_numba as kernels
 
+        logits, targets, mask = batch
+        self.rows, self.classes = logits.shape
+        x, y, known = logits.numpy(), as_flags(targets), as_mask(mask)
+        tree: Any = None if layout is None else tree_of(layout)
+        self.kernels: tuple[Any, Any] = kernels.sigmoid_sums, kernels.sigmoid_gradient
+        self.arguments: tuple[Any, ...]
+        if not softmax and scope != "ancestors":
+            self.arguments = (x, y, known, *groups_of(sizes), False)
+        elif not softmax:
+            self.arguments = (x, y, known, tree, tree.parent, tree.first, True)
+        elif scope == "ancestors" and mask is None:
+            self.kernels, self.arguments = (
+                (kernels.bound_sums, kernels.bound_gradient),
+                (x, y, tree),
+            )
+        else:
+            self.kernels = kernels.softmax_sums, kernels.softmax_gradient
+            self.arguments = (x, y, known, tree, scope == "ancestors")
 
-def class_sums(job: Job) -> tuple[Tensor, Tensor] | None:
-    """Return the class sums and the number of errors; None where logits are not finite."""
-    rows, classes = job.shape
+    def sums(self) -> tuple[Tensor, Tensor] | None:
+        """Return the class sums and the number of errors; None where logits are not finite."""
 
-    def work(begin: int, end: int) -> tuple[Any, int]:
-        sums = np.zeros(classes)
-        return sums, job.sums(begin, end, *job.arguments, sums)
+        def work(begin: int, end: int) -> tuple[Any, int]:
+            sums = np.zeros(self.classes)
+            return sums, self.kernels[0](begin, end, *self.arguments, sums)
 
-    parts = on_threads(work, rows, rows * classes)
-    if any(errors < 0 for _, errors in parts):
-        return None
-    sums = torch.from_numpy(sum(part for part, _ in parts)).to(torch.float32)
-    return sums, torch.tensor(float(sum(errors for _, errors in parts)))
+        parts = on_threads(work, self.rows, self.rows * self.classes)
+        if any(errors < 0 for _, errors in parts):
+            return None
+        sums = torch.from_numpy(sum(part for part, _ in parts)).to(torch.float32)
+        return sums, torch.tensor(float(sum(errors for _, errors in parts)))
 
-
-def class_gradient(job: Job, weights: Tensor) -> Tensor:
-    """Return (N, C) the gradient of the weighted class sums."""
-    rows, classes = job.shape
-    found = torch.empty(rows, classes)
-    given, dx = weights.detach().contiguous().numpy(), found.numpy()
-
-    def work(begin: int, end: int) -> None:
-        job.gradient(begin, end, *job.arguments, given, dx)
-
-    on_threads(work, rows, rows * classes)
-    return found
+    def gradient(self, weights: Tensor) -> Tensor:
+        """Return (N, C) the gradient of the weighted class sums."""
+        found = torch.empty(self.rows, self.classes)
+        arguments = (*self.arguments, weights.detach().contiguous().numpy(), found.numpy())
+        on_threads(
+            lambda begin, end: self.kernels[1](begin, end, *arguments),
+            self.rows,
+            self.rows * self.classes,
+        )
+        return found

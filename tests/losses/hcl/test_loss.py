@@ -81,7 +81,7 @@ def test_the_selection_is_that_of_the_last_call_with_fewer_members_too(make, mon
             assert loss.last["selected"].shape == expected.shape
             assert loss.last["l_hc"].shape == expected.shape[:-1]
             one_by_one = count is not None and not options
-            assert set(loss.call_state()) == (set(range(count)) if one_by_one else {None})
+            assert set(loss._records) == (set(range(count)) if one_by_one else {None})
 
 
 def test_a_larger_threshold_selects_more():
@@ -144,7 +144,7 @@ def test_evaluation_computes_no_gradient(monkeypatch):
     loss = HCLLoss(TREE)
     expected = loss(logits, targets).detach()
     monkeypatch.setattr(choose, "FEWEST", 1)  # the CPU kernels compute gradients at once
-    monkeypatch.setattr(cpu, "class_gradient", lambda *_: pytest.fail("computed a gradient"))
+    monkeypatch.setattr(cpu.HCLRows, "gradient", lambda *_: pytest.fail("computed a gradient"))
     with torch.no_grad():
         torch.testing.assert_close(loss(logits, targets), expected)
     torch.testing.assert_close(loss(logits.detach(), targets), expected)

@@ -132,11 +132,11 @@ class NumbaForm:
         softmax = link_kind(link) == "softmax"
         batch = (x, targets, mask)
         layout = loss.label_space.layout if softmax or loss.scope == "ancestors" else None
-        self.job = cpu.hcl_job(layout, softmax, loss.scope, loss.level_sizes, batch)
+        self.batch = cpu.HCLRows(layout, softmax, loss.scope, loss.level_sizes, batch)
 
     def sums(self) -> tuple[Tensor, Tensor]:
         """Return the class sums and e_h."""
-        found = cpu.class_sums(self.job)
+        found = self.batch.sums()
         self.kept = found is not None
         if found is None:
             return PlainForm(self.rows).sums()
@@ -147,7 +147,7 @@ class NumbaForm:
         if not self.kept:
             return PlainForm(self.rows).gradient(weights)
         weights = weights if self.scale == 1 else weights * self.scale
-        return cpu.class_gradient(self.job, weights).to(self.rows.logits.dtype)
+        return self.batch.gradient(weights).to(self.rows.logits.dtype)
 
 
 class TritonForm:
@@ -225,9 +225,15 @@ def triton_loss(
     run = loss.kernels.get(spec)
     if run is None:
         run = loss.kernels[spec] = kernels.Kernels(spec)
-    again = differentiable(loss, link)
+
+    def again(x: Tensor, targets: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
+        losses = loss.constrained(HeadOutput.from_logits(x, link), targets, mask)[0]
+        return loss.reduce(losses * weights.to(losses.dtype), targets, mask, None)
+
+    def record(plan: Any, block: Tensor) -> None:
+        loss.record(KernelRecord(plan, plan.kept(block)), member)
+
     if selects:
-        record = recorder(loss, member)
         return run(logits, targets, mask, threshold=limit, on_result=record, differentiable=again)
     rows = len(logits)
     return run(
@@ -251,22 +257,6 @@ def spec_of(loss: HCLLoss, link: Link, selects: bool) -> KernelSpec:
         return KernelSpec(*spec)
     softmax, bound = link_kind(link) == "softmax", loss.scope == "ancestors"
     return KernelSpec(*spec, link.label_space.layout, softmax, bound)
-
-
-def recorder(loss: HCLLoss, member: int | None) -> Any:
-    """Return what keeps the selection of the kernels in a loss."""
-    return lambda plan, block: loss.record(KernelRecord(plan, plan.kept(block)), member)
-
-
-def differentiable(loss: HCLLoss, link: Link) -> Any:
-    """Return the loss by plain operations, for a gradient that is differentiated again."""
-
-    def total(logits: Tensor, targets: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
-        output = HeadOutput.from_logits(logits, link)
-        losses = loss.constrained(output, targets, mask)[0]
-        return loss.reduce(losses * weights.to(losses.dtype), targets, mask, None)
-
-    return total
 
 
 def statistics_of(record: Any) -> tuple[Any, ...]:
