@@ -38,7 +38,7 @@ from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.datasets import read_arff
 from hierlearn.hierarchy.labels import Labels
 from hierlearn.pipeline.calibrate import calibrate
-from machine import write
+from machine import RESULTS, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -347,17 +347,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="sets, joined by commas")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
-    sets, held, found = sets_of(given), {}, []
+    sets, held, path = sets_of(given), {}, RESULTS / "calibration.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["figures"]["rows"] if path.exists() else []
+    found = {(one["set"], one["rows"], one["asked"]): one for one in kept if "asked" in one}
     for case in CASES:
         if case.name not in sets or (given.only and case.name not in given.only.split(",")):
             continue
         if case.name not in held:
             held = {case.name: sets[case.name]()}
-        found.append(measure(case, held[case.name]))
-        print(json.dumps(found[-1]), flush=True)
-    print(table(found))
-    if not given.only:
-        write("calibration", {"bins": BINS, "rows": found}, COMMAND)
+        key = (case.name, case.rows, case.recipe)
+        found[key] = {**measure(case, held[case.name]), "asked": case.recipe}
+        print(json.dumps(found[key]), flush=True)
+        order = [found[key] for one in CASES if (key := (one.name, one.rows, one.recipe)) in found]
+        write("calibration", {"bins": BINS, "rows": order}, COMMAND)
+    print(table(order))
 
 
 if __name__ == "__main__":

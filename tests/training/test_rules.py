@@ -19,8 +19,8 @@ TREE = Hierarchy.from_paths(["a/b", "a/c", "d"])
 DAG = Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d")])
 
 
-def facts(rows, hierarchy=TREE, labels=("a/b",), kind="numbers"):
-    return Facts.of(Labels([list(labels)] * rows, hierarchy), kind)
+def facts(rows, hierarchy=TREE, labels=("a/b",), kind="numbers", **more):
+    return Facts.of(Labels([list(labels)] * rows, hierarchy), kind, **more)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,10 @@ def test_a_module_of_ones_own_brings_its_heads():
 def test_a_linear_model_is_solved_at_once():
     found = linear(facts(5000, kind="texts"))
     assert (found["loss"], found["decoder"]) == ("hinge", "balanced")
-    ngrams = {"ngrams": 2, "char_ngrams": 5}
+    ngrams = {"ngrams": 2, "char_ngrams": 5, "strip_accents": False}
     assert found["preprocessing_options"] == {**ngrams, "min_df": 1, "char_min_df": 2}
+    table = linear(facts(5000, kind="sparse", columns={"number": 2, "text": 1}))
+    assert table["preprocessing_options"] == found["preprocessing_options"]
     many = linear(facts(80_000, kind="texts"))["preprocessing_options"]
     assert many == {**ngrams, "min_df": 2, "char_min_df": 8}
     assert found["settings"]["l2_penalty"] == 0.5
