@@ -79,8 +79,7 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
     @property
     def columns(self) -> int:
         """V, the size of the vocabulary."""
-        if self._tokenizer is None:
-            raise self._not_fitted()
+        self._learned(self._tokenizer)
         return self._columns
 
     def fit(self, inputs: Sequence[str]) -> Self:
@@ -125,12 +124,11 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
 
     def transform(self, inputs: Sequence[str]) -> NDArray[np.int32]:
         """Return the token ids of texts."""
-        if self._tokenizer is None or self.max_tokens is None:
-            raise self._not_fitted()
-        texts = [text[: CHARACTERS * self.max_tokens] for text in inputs]
+        tokenizer = self._learned(self._tokenizer)
+        texts = [text[: CHARACTERS * self._learned(self.max_tokens)] for text in inputs]
         # Halves of surrogate pairs, which cannot be written as UTF-8, become a question mark.
         texts = [text.encode(errors="replace").decode() for text in texts]
-        found = [one.ids for one in self._tokenizer.encode_batch(texts)]
+        found = [one.ids for one in tokenizer.encode_batch(texts)]
         longest = max(map(len, found), default=0)
         rows = np.full((len(found), max(longest, 1)), PADDING, dtype=np.int32)
         for row, ids in zip(rows, found, strict=True):
@@ -139,8 +137,6 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings, and the tokenizer as bytes."""
-        if self._tokenizer is None:
-            raise self._not_fitted()
         settings = {"name": self.name, "source": self.source, "max_tokens": self.max_tokens}
         text = self.to_json().encode()
         return settings, {"tokenizer": np.frombuffer(text, dtype=np.uint8).copy()}
@@ -151,9 +147,7 @@ class TokenPreprocessor(Preprocessor["Sequence[str]", "NDArray[np.int32]"]):
 
     def to_json(self) -> str:
         """Return the tokenizer as the content of a tokenizer.json."""
-        if self._tokenizer is None:
-            raise self._not_fitted()
-        return str(self._tokenizer.to_str())
+        return str(self._learned(self._tokenizer).to_str())
 
     def examples(self, count: int) -> Tensor:
         """Return (N, T) int64 random token ids, the rows of different lengths."""
@@ -237,12 +231,7 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
     @property
     def columns(self) -> int:
         """F, the width of the features."""
-        return self._fitted().features
-
-    def _fitted(self) -> Encoder:
-        if self.encoder is None:
-            raise self._not_fitted()
-        return self.encoder
+        return self._learned(self.encoder).features
 
     def to(self, device: torch.device) -> Self:
         """Compute on a device."""
@@ -299,7 +288,7 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
         On a CPU batches are small, and each has a thread and a core of its own: dividing the work
         of one batch takes longer, many times so where other processes want the cores.
         """
-        encoder = self._fitted()
+        encoder = self._learned(self.encoder)
         found = np.zeros((len(rows), encoder.features), dtype=np.float32)
         order = np.argsort([len(row) for row in unpadded(rows)], kind="stable")
         size = FEW if self.device.type == "cpu" else BATCH
@@ -320,14 +309,14 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
         """Return a checksum of the weights and of what they compute."""
         what = [self.source.partition(":")[0], self._description, self.encoder_options]
         sums = hashlib.sha256(json.dumps(what, sort_keys=True).encode())
-        for name, value in sorted(self._fitted().state_dict().items()):
+        for name, value in sorted(self._learned(self.encoder).state_dict().items()):
             sums.update(f"\n{name} {tuple(value.shape)}\n".encode())
             sums.update(value.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return sums.hexdigest()[:32]
 
     def as_module(self) -> nn.Module | None:
         """Return the encoder, which reads token ids or images."""
-        return deepcopy(self._fitted()).cpu().eval()
+        return deepcopy(self._learned(self.encoder)).cpu().eval()
 
     def plain_state(self) -> dict[str, Any]:
         """Return how rows are prepared, without the weights."""
@@ -335,7 +324,7 @@ class EmbedPreprocessor(Preprocessor[Any, "NDArray[np.float32]"]):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the description of the backbone, its weights, and the step before it."""
-        encoder = self._fitted()
+        encoder = self._learned(self.encoder)
         own, arrays = self.step.state()
         weights = {name: value.cpu().numpy() for name, value in encoder.state_dict().items()}
         settings = {

@@ -83,9 +83,7 @@ class ImagePreprocessor(Preprocessor[Any, "NDArray[np.uint8]"]):
     @property
     def shape(self) -> tuple[int, ...]:
         """(C, S, S)."""
-        if self._shape is None:
-            raise self._not_fitted()
-        return self._shape
+        return self._learned(self._shape)
 
     def fit(self, inputs: Any) -> Self:
         """Find out whether the images have color; decode them on the way."""

@@ -54,10 +54,7 @@ class NumberPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
     @property
     def missing(self) -> NDArray[np.int64]:
         """(D,) how many training values of each column were missing."""
-        if self._missing is None:
-            raise self._not_fitted()
-        missing: NDArray[np.int64] = self._missing.copy()
-        return missing
+        return self._learned(self._missing).copy()
 
     @property
     def input_columns(self) -> int:
@@ -154,8 +151,7 @@ class NumericPreprocessor(NumberPreprocessor):
 
     def as_module(self) -> nn.Module:
         """Return the fitted transform as a torch module, for export."""
-        if self._missing is None:
-            raise self._not_fitted()
+        self._learned(self._missing)
         return Standardize(self._mean, self._scale, self._observed, scaled=self.standardize)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -249,15 +245,13 @@ class PiecewiseLinearPreprocessor(NumberPreprocessor):
     @property
     def columns(self) -> int:
         """W, the number of bins of all columns."""
-        if self._missing is None:
-            raise self._not_fitted()
+        self._learned(self._missing)
         return len(self._mean)
 
     @property
     def edges(self) -> list[NDArray[np.float64]]:
         """The edges of the bins of each column; empty for a column without bins."""
-        if self._missing is None:
-            raise self._not_fitted()
+        self._learned(self._missing)
         return [one.copy() for one in self._edges]
 
     def fit_parts(self, parts: Parts) -> Self:
@@ -299,8 +293,7 @@ class PiecewiseLinearPreprocessor(NumberPreprocessor):
 
     def as_module(self) -> nn.Module:
         """Return the fitted transform as a torch module, for export."""
-        if self._missing is None:
-            raise self._not_fitted()
+        self._learned(self._missing)
         return PiecewiseLinear(self._bins, self._mean, self._scale)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

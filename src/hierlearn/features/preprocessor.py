@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Inputs = TypeVar("Inputs", contravariant=True)
 Outputs = TypeVar("Outputs", covariant=True)
+Learned = TypeVar("Learned")
 Produced = Literal["numbers", "sparse", "tokens", "images"]
 
 
@@ -150,8 +151,13 @@ class Preprocessor(ABC, Generic[Inputs, Outputs]):
     def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore a preprocessor from what ``state`` returned."""
 
-    def _not_fitted(self) -> DataError:
-        return DataError(f"this {type(self).__name__} is not fitted yet; call fit(training rows)")
+    def _learned(self, value: Learned | None) -> Learned:
+        """Return what ``fit`` has learned; raise before it was called."""
+        if value is None:
+            raise DataError(
+                f"this {type(self).__name__} is not fitted yet; call fit(training rows)"
+            )
+        return value
 
 
 def stored(mapping: Mapping[str, Any], key: str) -> Any:

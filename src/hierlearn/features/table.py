@@ -358,8 +358,7 @@ class TablePreprocessor(Preprocessor["Table", "Rows"]):
         return new
 
     def _check_fitted(self) -> None:
-        if not self.kinds:
-            raise self._not_fitted()
+        self._learned(self.kinds or None)
 
 
 class ColumnEncoder:

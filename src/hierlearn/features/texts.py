@@ -96,11 +96,14 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
     @property
     def columns(self) -> int:
         """The number of n-grams."""
-        return self._fitted().columns
+        return self._learned(self._vocabulary).columns
 
     def column_names(self) -> list[str]:
         """Return the n-gram of every column, words first."""
-        return [*self._fitted().names(0), *self._fitted().names(1)]
+        return [
+            *self._learned(self._vocabulary).names(0),
+            *self._learned(self._vocabulary).names(1),
+        ]
 
     def fit(self, inputs: Iterable[str]) -> Self:
         """Learn the n-grams of the training texts."""
@@ -136,7 +139,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         """Return the texts as (N, columns) sparse rows."""
         from scipy.sparse import csr_array
 
-        vocabulary, texts = self._fitted(), _checked_texts(inputs)
+        vocabulary, texts = self._learned(self._vocabulary), _checked_texts(inputs)
         self._read += characters_in(texts)
         compiled = characters_in(texts) > 0 and takes_kernels(self._read)
         count = vocabulary.reader(compiled=compiled)
@@ -171,7 +174,7 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         data += np.float32(1)
         data *= self._idf[indices]
         # Words and characters are scaled apart, as if each text had a row for either.
-        words = np.concatenate([[0], np.cumsum(indices < self._fitted().sizes[0])])
+        words = np.concatenate([[0], np.cumsum(indices < self._learned(self._vocabulary).sizes[0])])
         ends = indptr[:-1] + np.diff(words[indptr])
         halves = np.append(np.stack([indptr[:-1], ends], axis=1), indptr[-1]).astype(np.int32)
         halved = csr_array((data, indices, halves), shape=(2 * shape[0], shape[1]))
@@ -185,14 +188,15 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
         """Return the settings, and arrays: idf, and the n-grams as bytes."""
         options = {name: getattr(self, name) for name in self.options()}
         arrays: dict[str, NDArray[Any]] = {"idf": self._idf.copy()}
-        for name, part in zip(BLOCKS, self._fitted().joined, strict=True):
+        for name, part in zip(BLOCKS, self._learned(self._vocabulary).joined, strict=True):
             data = part.encode("utf-8", "surrogatepass")
             arrays[name] = np.frombuffer(data, dtype=np.uint8).copy()
         return {"name": self.name, **options}, arrays
 
     def plain_state(self) -> dict[str, Any]:
         """Return the state with the n-grams as lists; ``idf`` is first that of the words."""
-        names = {name: self._fitted().names(block) for block, name in enumerate(BLOCKS)}
+        vocabulary = self._learned(self._vocabulary)
+        names = {name: vocabulary.names(block) for block, name in enumerate(BLOCKS)}
         return {**super().plain_state(), **names}
 
     @classmethod
@@ -206,11 +210,6 @@ class TextPreprocessor(Preprocessor["Iterable[str]", "csr_array[np.float32]"]):
             raise DataError("the stored preprocessor is damaged: a word occurs twice")
         new._idf = stored_array(arrays, "idf", (new._vocabulary.columns,)).astype(np.float32)
         return new
-
-    def _fitted(self) -> Vocabulary:
-        if self._vocabulary is None:
-            raise self._not_fitted()
-        return self._vocabulary
 
 
 def _checked_texts(inputs: Iterable[str]) -> list[str]:
@@ -269,12 +268,7 @@ class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
     @property
     def columns(self) -> int:
         """How many numbers a text has."""
-        return int(self._fitted().shape[1])
-
-    def _fitted(self) -> NDArray[np.float16]:
-        if self._directions is None:
-            raise self._not_fitted()
-        return self._directions
+        return int(self._learned(self._directions).shape[1])
 
     def fit(self, inputs: Iterable[str]) -> Self:
         """Learn the n-grams of the training texts and their leading directions."""
@@ -290,7 +284,7 @@ class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
 
     def transform(self, inputs: Iterable[str]) -> NDArray[np.float32]:
         """Return the texts as (N, columns) numbers."""
-        texts, directions = list(inputs), self._fitted().astype(np.float32)
+        texts, directions = list(inputs), self._learned(self._directions).astype(np.float32)
         found = np.zeros((len(texts), self.columns), dtype=np.float32)
         for begin in range(0, len(texts), LATENT_AT_ONCE):
             rows = slice(begin, begin + LATENT_AT_ONCE)
@@ -301,7 +295,7 @@ class LatentPreprocessor(Preprocessor["Iterable[str]", "NDArray[np.float32]"]):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the settings of the n-grams, and their directions beside their arrays."""
-        directions, (settings, arrays) = self._fitted().copy(), self.texts.state()
+        directions, (settings, arrays) = self._learned(self._directions).copy(), self.texts.state()
         own = {"name": self.name, "size": self.size, "texts": settings}
         return own, {"directions": directions, **nest("texts", arrays)}
 

@@ -52,11 +52,9 @@ def file_and_part(path: Path) -> tuple[Path, str | None]:
 
 def as_location(source: Location | str) -> Location:
     """Return a path, or the address that a text is."""
-    if isinstance(source, RemotePath):
-        return source
-    if isinstance(source, str) and is_address(source):
-        return RemotePath(source)
-    return Path(source)
+    if isinstance(source, str):
+        return RemotePath(source) if is_address(source) else Path(source)
+    return source
 
 
 def without_secrets(text: str) -> str:
@@ -82,6 +80,8 @@ class RemotePath:
             )
         self.address = address
         self._shown = without_secrets(address)
+        path = PurePosixPath(self._shown)
+        self.name, self.stem, self.suffix = path.name, path.stem, path.suffix
 
     def __str__(self) -> str:
         return self._shown
@@ -94,21 +94,6 @@ class RemotePath:
 
     def __hash__(self) -> int:
         return hash(self.address)
-
-    @property
-    def name(self) -> str:
-        """The last part of the address."""
-        return PurePosixPath(self._shown).name
-
-    @property
-    def stem(self) -> str:
-        """The last part without its ending."""
-        return PurePosixPath(self._shown).stem
-
-    @property
-    def suffix(self) -> str:
-        """The ending."""
-        return PurePosixPath(self._shown).suffix
 
     def filesystem(self) -> tuple[Any, str]:
         protocol = self.address.partition("://")[0].rpartition("::")[2]

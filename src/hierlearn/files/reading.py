@@ -163,12 +163,11 @@ def read_text(path: Path | str, most: int = LARGE) -> str:
     """Read UTF-8 text, also of a .gz, with its line ends as line feeds; refuse an empty file."""
     path = Path(path)
     raw = read_bytes(path, most)
+    refuse_utf16(path, raw)
     try:
-        refuse_utf16(path, raw)
         text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise not_utf8(path, line, raw[error.start]) from None
+    except UnicodeDecodeError:
+        raise not_utf8(path) from None
     if not text or text.isspace():
         raise DataError(f"{path} is empty")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
@@ -247,7 +246,7 @@ def text_lines(path: Path, offset: int = 0) -> Iterator[str]:
             with io.TextIOWrapper(raw, encoding="utf-8" if offset else "utf-8-sig") as file:
                 yield from file
     except UnicodeDecodeError as error:
-        raise find_not_utf8(path) from error
+        raise not_utf8(path) from error
     except OSError as error:
         raise cannot_read(path, error) from None
 
@@ -261,29 +260,23 @@ def skip(file: BinaryIO, count: int) -> None:
         count -= read
 
 
-def find_not_utf8(path: Path) -> DataError:
+def not_utf8(path: Path) -> DataError:
     """Return the error of the first byte that is not UTF-8, reading one line at a time."""
     with open_content(path) as file:
         for number, line in enumerate(file, start=1):
+            if number == 1 and line.startswith(b"\x1f\x8b"):
+                return DataError(
+                    f"{path} is packed by gzip; unpack it first, as gunzip does, or let its name "
+                    f"end in .gz"
+                )
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                return not_utf8(path, number, line[error.start])
+                return DataError(
+                    f"{place(path, number)}: byte 0x{line[error.start]:02x} is not UTF-8; "
+                    f"convert the file, for example with: iconv -f latin1 -t utf-8"
+                )
     return DataError(f"{path} changed while it was read")
-
-
-def not_utf8(path: Path, line: int, byte: int) -> DataError:
-    """Return the error of a byte that is not UTF-8."""
-    with open_content(path) as file:
-        if line == 1 and file.read(2) == b"\x1f\x8b":
-            return DataError(
-                f"{path} is packed by gzip; unpack it first, as gunzip does, or let its name end "
-                f"in .gz"
-            )
-    return DataError(
-        f"{place(path, line)}: byte 0x{byte:02x} is not UTF-8; "
-        f"convert the file, for example with: iconv -f latin1 -t utf-8"
-    )
 
 
 def cannot_read(path: Path, error: OSError) -> DataError:

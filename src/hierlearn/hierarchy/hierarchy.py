@@ -406,8 +406,8 @@ class Hierarchy(Immutable, Builders):
     def explain_label(self, label: str) -> str | None:
         """Return why a label is no class, in one sentence with the remedy; None if unknown."""
         names = self.stand_ins(label)
-        if names is not None and label in self.aliases:
-            return f"label {label!r} was replaced by {quoted(names)}; name one of them"
+        if label in self.aliases:
+            return f"label {label!r} was replaced by {quoted(names or ())}; name one of them"
         if names is not None:
             kept = f"its rows count for {quoted(names)}" if names else "no ancestor of it was kept"
             return f"label {label!r} was pruned from this hierarchy; {kept}"

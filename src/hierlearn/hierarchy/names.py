@@ -239,13 +239,10 @@ def is_frame(values: Any) -> bool:
 def table_rows(values: Any) -> list[Sequence[Any]] | None:
     """Return the rows of a table with one column per level; None for labels in another form."""
     if is_frame(values):
-        if hasattr(values, "iter_rows"):
-            return list(values.iter_rows())
-        return list(values.itertuples(index=False, name=None))
-    if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in TEXT:
-        found: list[Sequence[Any]] = values.tolist()
-        return found
-    return None
+        is_polars = hasattr(values, "iter_rows")
+        return list(values.iter_rows() if is_polars else values.itertuples(index=False, name=None))
+    is_names = isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in TEXT
+    return values.tolist() if is_names else None
 
 
 def as_rows(values: Any, sep: str, what: str = "labels") -> Any:
@@ -327,8 +324,7 @@ def find_other_sep(paths: Iterable[str], sep: str) -> tuple[str, str] | None:
 
 def warn_of_other_sep(paths: Iterable[str], sep: str) -> None:
     """Point out that paths seem to be joined by something other than ``sep``."""
-    found = find_other_sep(paths, sep)
-    if found is not None:
+    if found := find_other_sep(paths, sep):
         warnings.warn(
             f"labels such as {found[1]!r} look like paths joined by {found[0]!r}, but sep is "
             f"{sep!r}; set {arg('sep=')} to {found[0]!r} to read them as paths",

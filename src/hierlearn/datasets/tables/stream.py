@@ -131,31 +131,28 @@ class TableStream:
         read = frozenset(self._read)
         self.ignored = tuple(name for name in self.file.columns if name not in read)
 
-    def _inputs(self, rows: TableChunk, begin: int) -> NDArray[np.float32] | list[str] | Table:
-        """Return the inputs of some rows that so many come before."""
-        if self.vectors is not None:
-            return self.vectors.of(rows, begin)
-        if self.text is not None:
-            return rows.texts(self.text)
-        if self.kinds is not None:
-            return rows.table({name: self.kinds[name] for name in self.names})
-        return rows.numbers(self.names)
-
     def parts(self, rows: int) -> list[TablePart]:
         """Return the table as parts of so many rows each, but for the last one."""
         return self.file.parts(rows)
 
     def part(self, part: TablePart) -> TableStream:
         found = copy(self)
-        found.vectors = copy(self.vectors)
-        found.file = self.file.part(part)
+        found.vectors, found.file = copy(self.vectors), self.file.part(part)
         found.before, found.rows = part.before, part.rows
         return found
 
     def __iter__(self) -> Iterator[Chunk]:
         begin = self.before
         for rows in self.file.chunks(self._read, self.size):
-            inputs = self._inputs(rows, begin)
+            inputs: NDArray[np.float32] | list[str] | Table
+            if self.vectors is not None:
+                inputs = self.vectors.of(rows, begin)
+            elif self.text is not None:
+                inputs = rows.texts(self.text)
+            elif self.kinds is not None:
+                inputs = rows.table(self.kinds)
+            else:
+                inputs = rows.numbers(self.names)
             begin += len(rows)
             ids = None if self.id_column is None else row_ids(rows, self.id_column)
             yield Chunk(inputs, rows.lines, ids, {name: rows.columns[name] for name in self.keep})
@@ -263,8 +260,7 @@ class RowGroups:
         return np.asarray(self.load(), dtype=dtype)
 
     def __iter__(self) -> Iterator[Any]:
-        for part in self.parts():
-            yield from part
+        return (row for part in self.parts() for row in part)
 
 
 # ---------------------------------------- vectors that another model made

@@ -114,22 +114,17 @@ def load(path: Path) -> Any:
             warnings.simplefilter("ignore")  # of rdflib, about itself
             graph.parse(data=text, format=syntax, publicID=BASE)
     except Exception as error:  # of several parsers, which check little
-        raise unreadable(path, error) from error
+        line = getattr(error, "lines", None)  # of Turtle, from 0
+        number = getattr(error, "getLineNumber", lambda: None)()  # of XML
+        if isinstance(line, int) or number is not None:
+            at = place(path, line + 1 if isinstance(line, int) else number)
+            why = getattr(error, "_why", None) or getattr(error, "_msg", f"not {syntax}")
+            raise HierarchyError(f"{at}: {why}") from error
+        reason = (str(error).splitlines() or [""])[0][:160] or type(error).__name__
+        raise HierarchyError(f"{path} is not RDF that can be read ({reason})") from error
     finally:
         log.setLevel(level)
     return graph
-
-
-def unreadable(path: Path, error: Exception) -> HierarchyError:
-    """Return the error of a file that is not RDF, with the line where that is known."""
-    line = getattr(error, "lines", None)  # of Turtle, from 0
-    if isinstance(line, int):
-        return HierarchyError(f"{place(path, line + 1)}: {getattr(error, '_why', 'not Turtle')}")
-    number = getattr(error, "getLineNumber", lambda: None)()
-    if number is not None:
-        return HierarchyError(f"{place(path, number)}: {getattr(error, '_msg', 'not XML')}")
-    reason = (str(error).splitlines() or [""])[0][:160] or type(error).__name__
-    return HierarchyError(f"{path} is not RDF that can be read ({reason})")
 
 
 def refuse_addresses(value: Any, path: Path) -> None:
