@@ -19,7 +19,7 @@ from array import array
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from glob import has_magic
-from itertools import chain, islice
+from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ import numpy as np
 from hierlearn.datasets.dataset import Dataset
 from hierlearn.datasets.describe import class_counts, listed, near_duplicates, one_name_cells
 from hierlearn.datasets.tables.arrow import FileLines
-from hierlearn.datasets.tables.table import distinct, first_rows
+from hierlearn.datasets.tables.table import distinct, first_rows, joined_lines
 from hierlearn.errors import (
     DataError,
     DataWarning,
@@ -201,7 +201,7 @@ class Annotations:
             source=f"the table {self.path.name}",
             ids=None if columns.id_column is None else self._ids,
             groups=None if columns.group is None else self._groups,
-            lines=joined_lines(self._line_of),
+            lines=None if isinstance(self._line_of[0], FileLines) else joined_lines(self._line_of),
             label_report=report,
             unseen=unseen_rows(sets, codes, report),
         )
@@ -281,16 +281,6 @@ class Annotations:
                 f"{self.path}: {plural(len(found), 'label')} may be misspelled: "
                 f"{listed(found, most=3)}; correct the table if so"
             )
-
-
-def joined_lines(parts: Sequence[Sequence[int]]) -> Sequence[int] | None:
-    """Return the lines of rows that came in parts; None where they lie in several files."""
-    if any(isinstance(one, FileLines) for one in parts):
-        return None
-    first, last = parts[0][0], parts[-1][-1]
-    if last - first + 1 == sum(map(len, parts)):
-        return range(first, last + 1)
-    return array("q", chain.from_iterable(parts))
 
 
 def warn(message: str) -> None:

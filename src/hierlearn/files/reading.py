@@ -82,6 +82,26 @@ def guarded(
         raise kind(f"{where} {what} ({reason}); {remedy}") from error
 
 
+@contextmanager
+def needed(
+    path: object, what: str, package: str, kind: type[HierlearnError] = DataError
+) -> Iterator[None]:
+    """Say how to install what a block imports.
+
+    Args:
+        path: the file.
+        what: what the package is for, such as "reading Parquet".
+        package: as pip calls it.
+        kind: the error to raise.
+    """
+    try:
+        yield
+    except ImportError:
+        raise kind(
+            f"{path}: {what} needs {package}; install it with: pip install {package}"
+        ) from None
+
+
 def open_regular(path: Path | str) -> BinaryIO:
     """Open a regular file for reading bytes.
 

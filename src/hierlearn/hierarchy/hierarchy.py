@@ -649,8 +649,7 @@ class Hierarchy(Immutable, Builders):
         route = propagate.routes_on(self, x.device)
         if reduce == "logsumexp":
             return propagate.logsumexp_up(x, route)
-        step = propagate.up if direction == "up" else propagate.down
-        return step(x, route, reduce)
+        return propagate.sweep(x, route, reduce, upward=direction == "up")
 
     # ------------------------------------------------------------------ parts of it
 

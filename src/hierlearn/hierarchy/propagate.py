@@ -158,7 +158,7 @@ def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
     if route.closure is not None:
         below, above = route.closure
         with torch.no_grad():
-            peak = up(x, route, "max").clamp_min(log_zero(x.dtype))
+            peak = sweep(x, route, "max", upward=True).clamp_min(log_zero(x.dtype))
         terms = (select(x, below) - select(peak, above)).exp()
         return peak + add_at(torch.zeros_like(x), above, terms).log()
     parts = list(torch.split(x, list(route.sizes), dim=-1))
@@ -172,25 +172,14 @@ def logsumexp_up(x: Tensor, route: Routes) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
-def up(x: Tensor, route: Routes, reduce: str) -> Tensor:
-    """Give each class the ``reduce`` of itself and its descendants."""
+def sweep(x: Tensor, route: Routes, reduce: str, *, upward: bool) -> Tensor:
+    """Give each class the ``reduce`` of itself and its descendants, or its ancestors."""
     if reduce == "sum" and route.closure is not None:
-        below, above = route.closure
-        return add_at(torch.zeros_like(x), above, select(x, below))
+        source, target = route.closure if upward else route.closure[::-1]
+        return add_at(torch.zeros_like(x), target, select(x, source))
     parts = list(torch.split(x, list(route.sizes), dim=-1))
-    for edge in reversed(route.edges):
-        values = select(parts[edge.lower], edge.children)
-        parts[edge.upper] = _reach(parts[edge.upper], edge.parents, values, reduce)
-    return torch.cat(parts, dim=-1)
-
-
-def down(x: Tensor, route: Routes, reduce: str) -> Tensor:
-    """Give each class the ``reduce`` of itself and its ancestors."""
-    if reduce == "sum" and route.closure is not None:
-        below, above = route.closure
-        return add_at(torch.zeros_like(x), below, select(x, above))
-    parts = list(torch.split(x, list(route.sizes), dim=-1))
-    for edge in route.edges:
-        values = select(parts[edge.upper], edge.parents)
-        parts[edge.lower] = _reach(parts[edge.lower], edge.children, values, reduce)
+    for edge in reversed(route.edges) if upward else route.edges:
+        lower, upper = (edge.lower, edge.children), (edge.upper, edge.parents)
+        (begin, source), (end, target) = (lower, upper) if upward else (upper, lower)
+        parts[end] = _reach(parts[end], target, select(parts[begin], source), reduce)
     return torch.cat(parts, dim=-1)

@@ -18,7 +18,15 @@ from hierlearn.datasets.tables.table import TableChunk, TableFile, TablePart
 from hierlearn.errors import DataError, HierlearnError, place
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.locations import RemotePath, find_files, reason_of, refuse
-from hierlearn.files.reading import DAMAGE, THREADS, allowed, check_regular, read_ahead, room_of
+from hierlearn.files.reading import (
+    DAMAGE,
+    THREADS,
+    allowed,
+    check_regular,
+    needed,
+    read_ahead,
+    room_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -355,13 +363,9 @@ def opened_parquet(path: Location, metadata: Any = None, **options: Any) -> Iter
         metadata: of the file, where it was read already.
         options: what pyarrow's ``ParquetFile`` takes.
     """
-    try:
+    with needed(path, "reading Parquet", "pyarrow"):
         import pyarrow.parquet as pq
         from pyarrow import ArrowException
-    except ImportError:
-        raise DataError(
-            f"{path}: reading Parquet needs pyarrow; install it with: pip install pyarrow"
-        ) from None
     remote = isinstance(path, RemotePath)
     source: Any = path.open() if isinstance(path, RemotePath) else check_regular(path)
     try:
@@ -390,13 +394,9 @@ def opened_parquet(path: Location, metadata: Any = None, **options: Any) -> Iter
 @contextmanager
 def opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Open an Arrow file or stream; yield its schema and its record batches, which are checked."""
-    try:
+    with needed(path, "reading Arrow", "pyarrow"):
         import pyarrow as pa
         from pyarrow import ipc
-    except ImportError:
-        raise DataError(
-            f"{path}: reading Arrow needs pyarrow; install it with: pip install pyarrow"
-        ) from None
     try:
         with pa.OSFile(str(check_regular(path))) as source:
             size = source.size()

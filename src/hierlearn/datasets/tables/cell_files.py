@@ -22,7 +22,7 @@ from hierlearn.datasets.tables.table import TableChunk, TableFile
 from hierlearn.errors import DataError, DataWarning, HierlearnError, place, quoted, unknown_name
 from hierlearn.files import refuse_duplicates
 from hierlearn.files.locations import file_and_part
-from hierlearn.files.reading import allowed, open_regular, parse_json, text_lines
+from hierlearn.files.reading import allowed, needed, open_regular, parse_json, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -210,12 +210,8 @@ class ExcelFile(CellFile):
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[tuple[Any, int]]:
     """Open a workbook for reading; yield it and the size of its file."""
-    try:
+    with needed(path, "reading Excel", "openpyxl"):
         import openpyxl
-    except ImportError:
-        raise DataError(
-            f"{path}: reading Excel needs openpyxl; install it with: pip install openpyxl"
-        ) from None
     with open_regular(path) as file:
         try:
             size = file.seek(0, 2)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hierlearn.datasets.tables.arrow import ArrowChunk
 from hierlearn.datasets.tables.kinds import parse_numbers
-from hierlearn.datasets.tables.table import TableChunk, TableFile, TablePart
+from hierlearn.datasets.tables.table import TableChunk, TableFile, TablePart, joined_lines
 from hierlearn.errors import arg
 from hierlearn.files import Start, announced_delimiter, stream_rows
 from hierlearn.files.reading import is_compressed, open_content, skip
@@ -262,12 +262,8 @@ def joined(parts: Sequence[tuple[Any, Sequence[int]]]) -> tuple[Any, Sequence[in
 
     if len(parts) == 1:
         return parts[0]
-    table = pa.concat_tables([part for part, _ in parts])
     lines = [one for _, one in parts if len(one)]
-    first, last = lines[0][0], lines[-1][-1]
-    if all(isinstance(one, range) for one in lines) and last - first + 1 == table.num_rows:
-        return table, range(first, last + 1)
-    return table, list(chain.from_iterable(lines))
+    return pa.concat_tables([part for part, _ in parts]), joined_lines(lines)
 
 
 def blocks(path: Path, size: int, span: Span) -> Iterator[bytes | None]:

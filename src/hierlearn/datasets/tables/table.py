@@ -18,10 +18,12 @@ import json
 import re
 import warnings
 from abc import ABC, abstractmethod
+from array import array
 from collections import Counter
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -347,6 +349,14 @@ def first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     found = np.zeros(count, dtype=np.int64)
     found[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last one written is the first row
     return found
+
+
+def joined_lines(parts: Sequence[Sequence[int]]) -> Sequence[int]:
+    """Return the lines of rows that came in parts, as a range where they are one."""
+    first, last = parts[0][0], parts[-1][-1]
+    if last - first + 1 == sum(map(len, parts)):
+        return range(first, last + 1)
+    return array("q", chain.from_iterable(parts))
 
 
 class TablePart(NamedTuple):

@@ -25,7 +25,7 @@ import numpy as np
 
 from hierlearn.errors import DataError
 from hierlearn.files.locations import is_standard, standard_output
-from hierlearn.files.reading import is_compressed, plain_ending
+from hierlearn.files.reading import is_compressed, needed, plain_ending
 from hierlearn.files.rows import delimiter_of
 from hierlearn.files.writing import atomic_write
 
@@ -127,13 +127,9 @@ def plain_cells(cells: Any) -> list[Any]:
 @contextmanager
 def parquet_writer(path: Path, names: Sequence[str]) -> Iterator[Append]:
     """Write Parquet by row groups; the first rows determine the types."""
-    try:
+    with needed(path, "writing Parquet", "pyarrow"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise DataError(
-            f"{path}: writing Parquet needs pyarrow; install it with: pip install pyarrow"
-        ) from None
     with atomic_write(path, "wb") as file:
         waiting: list[Any] = []
         writer: Any = None

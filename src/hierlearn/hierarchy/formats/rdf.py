@@ -24,7 +24,7 @@ from xml.parsers import expat
 
 from hierlearn.errors import HierarchyError, place, quoted, shown
 from hierlearn.files import read_text
-from hierlearn.files.reading import parse_json, plain_ending
+from hierlearn.files.reading import needed, parse_json, plain_ending
 from hierlearn.hierarchy.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -90,12 +90,8 @@ def read_rdf(
 
 def load(path: Path) -> Any:
     """Return the graph of a file."""
-    try:
+    with needed(path, "reading RDF", "rdflib", HierarchyError):
         import rdflib
-    except ImportError:
-        raise HierarchyError(
-            f"{path}: reading RDF needs rdflib; install it with: pip install rdflib"
-        ) from None
     text = read_text(path)
     syntax = SYNTAX[plain_ending(path)]
     if syntax == "json-ld":
