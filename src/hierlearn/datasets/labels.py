@@ -156,7 +156,21 @@ class Annotations:
         sets = self._parsed
         if columns.levels is not None:
             sets = [(sep.join(names),) if names else () for names in self._parsed]
-        hierarchy = given if isinstance(given, Hierarchy) else self._infer_hierarchy(sets, sep)
+        if isinstance(given, Hierarchy):
+            hierarchy = given
+        else:  # the tree of all paths that occur as labels
+            paths = sorted({label for labels in sets for label in labels})
+            if not paths:
+                raise DataError(
+                    f"{self.path} has no label at all, so no hierarchy can be inferred from it; "
+                    f"fill in labels, or give the hierarchy"
+                )
+            if columns.levels is None:
+                warn_of_other_sep(paths, sep)
+            try:
+                hierarchy = Hierarchy.from_paths(paths, sep=sep)
+            except HierarchyError as error:
+                raise HierarchyError(f"{self.path}: {error.message}") from None
         codes = np.array(self._codes, np.int64)
         rows = np.bincount(codes, minlength=len(sets))
         if columns.levels is not None:
@@ -235,28 +249,6 @@ class Annotations:
             f"choose another with {arg('sep=')}"
         )
         return chosen
-
-    def _infer_hierarchy(self, sets: Sequence[tuple[str, ...]], sep: str) -> Hierarchy:
-        """Build the tree of all paths that occur as labels."""
-        paths = sorted({label for labels in sets for label in labels})
-        if not paths:
-            raise DataError(
-                f"{self.path} has no label at all, so no hierarchy can be inferred from it; "
-                f"fill in labels, or give the hierarchy"
-            )
-        if self.columns.levels is None:
-            warn_of_other_sep(paths, sep)
-        for labels, line in zip(sets, self._lines, strict=True):
-            for path in labels:
-                if not all(map(str.strip, path.split(sep))):
-                    raise HierarchyError(
-                        f"{place(self.path, line, self.columns.label)}: the path {path!r} has an "
-                        f"empty part; write a{sep}b{sep}c"
-                    )
-        try:
-            return Hierarchy.from_paths(paths, sep=sep)
-        except HierarchyError as error:
-            raise HierarchyError(f"{self.path}: {error.message}") from None
 
     def _warn_of_labels(self, named: Sequence[Sequence[str]], hierarchy: Hierarchy) -> None:
         """Point out labels of an inferred hierarchy that look like mistakes."""

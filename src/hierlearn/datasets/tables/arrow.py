@@ -222,13 +222,11 @@ class ParquetFile(TableFile):
             # texts in memory, and those of its texts, where each that repeats is stored once.
             rows, values, texts = Counter[str](), Counter[str](), Counter[str]()
             packed = 0
-            for group in range(metadata.num_row_groups):
-                for number in range(metadata.num_columns):
-                    chunk = metadata.row_group(group).column(number)
-                    name = chunk.path_in_schema
-                    name = name if name in wanted else name.split(".")[0]  # of nested types the top
-                    if name not in wanted:
-                        continue
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            for chunk in (group.column(n) for group in groups for n in range(metadata.num_columns)):
+                name = chunk.path_in_schema
+                name = name if name in wanted else name.split(".")[0]  # of nested types the top
+                if name in wanted:
                     rows[name] += chunk.num_values
                     values[name] += chunk.num_values * WIDTHS.get(chunk.physical_type, 4)
                     if chunk.physical_type.endswith("BYTE_ARRAY"):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -189,28 +189,26 @@ def kind_of(name: str, counts: Counter[Any], rows: int) -> FoundKind:
     total = sum(counts.values())
     if not total:
         return FoundKind("number", NO_VALUE)
-    found = FoundKind("category")
+    kind, also, skip = "category", "", ""
     if is_boolean(counts):
-        found = FoundKind("boolean")
+        kind = "boolean"
     elif are_numbers(counts):
-        found = FoundKind("number")
+        kind = "number"
     elif forms := find_formats(one for one in counts if not is_mark(one)):
-        found = FoundKind(f"date:{forms[0]}", also=forms[1] if len(forms) > 1 else "")
+        kind, also = f"date:{forms[0]}", forms[1] if len(forms) > 1 else ""
     elif is_text(counts, total):
-        found = FoundKind("text")
+        kind = "text"
     if len(counts) == 1 and total == rows:
-        return replace(found, skip=ONE_VALUE)
-    if total < ID_ROWS or len(counts) < total:
-        return found
-    if found.kind == "category":  # different strings without blanks name rows
-        texts = list(map(str.strip, map(str, counts)))
-        is_id = all(texts) and BLANK.search("|".join(texts)) is None
-    else:  # and integers, where the column is called so
-        integers = found.kind == "number" and ID_NAME.search(name) is not None
-        is_id = integers and all(parse_number(str(value)).is_integer() for value in counts)
-    if is_id:
-        return replace(found, skip=LIKE_AN_ID)
-    return found
+        skip = ONE_VALUE
+    elif total >= ID_ROWS and len(counts) == total:
+        texts = [str(one).strip() for one in counts]
+        if kind == "category":  # different strings without blanks name rows
+            is_id = all(texts) and BLANK.search("|".join(texts)) is None
+        else:  # and integers, where the column is called so
+            is_id = kind == "number" and ID_NAME.search(name) is not None
+            is_id = is_id and all(parse_number(text).is_integer() for text in texts)
+        skip = LIKE_AN_ID if is_id else ""
+    return FoundKind(kind, skip, also)
 
 
 def count_values(name: str, cells: Sequence[Any]) -> Counter[Any]:

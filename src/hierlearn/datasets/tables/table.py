@@ -141,12 +141,8 @@ class Table:
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Return (N,) where a column has no value."""
         column = self.columns[name]
-        found: NDArray[np.bool_]
-        if column.dtype.kind == "O":
-            found = column == ""
-        else:
-            found = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-        return found
+        tests: dict[str, Any] = {"O": lambda values: values == "", "M": np.isnat}
+        return tests.get(column.dtype.kind, np.isnan)(column)  # type: ignore[no-any-return]
 
     def summary(self) -> str:
         """Return how many columns of each kind there are, and which are ignored."""
