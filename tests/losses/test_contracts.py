@@ -19,7 +19,8 @@ DAG = Hierarchy.from_edges([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c"
 TREES_ONLY = {"hxe", "soft-labels", "cond-softmax", "hinge", "lca-cost"}
 # What cannot be rebuilt: the scores and choices of a training.
 TEACHER = {"seeds", "epoch", "selected", "rewards", "scores", "epoch_losses", "epoch_counts"}
-STATE = {"teacher": TEACHER}
+SELECTED = {"ever_selected"}  # without a floor, to warn of classes that learn nothing
+STATE = {"teacher": TEACHER, "hcl-cl": SELECTED, "hcl-paper": SELECTED}
 ROW_LOSSES = {*TREES_ONLY, "leaf-ce", "clems", "devise", "tsle"}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
