@@ -23,6 +23,14 @@ def expected():
     return search()
 
 
+def test_the_best_trial_wins(expected):
+    for key, chosen in expected["by_candidate"].items():
+        own = [one for one in expected["trials"] if one["candidate"] == key]
+        assert len({one["value"] for one in own}) > 1
+        best = max(own, key=lambda one: one["value"])  # au-prc
+        assert {"candidate": key, **chosen, "value": best["value"]} == best
+
+
 @pytest.fixture
 def counted(monkeypatch):
     """The points that are trained in this process."""
