@@ -14,6 +14,8 @@ from hierlearn.networks.ensemble import StackedEnsemble, ensemble_of
 from hierlearn.pipeline.run import Reporting
 from reference.tsle import decode, encode
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* no label:hierlearn.errors.DataWarning")
+
 TREE = Hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "h"])
 CLASSES = ["a/b/c", "a/b/d", "a/e", "f/g", "h"]
 SIZES = {"size": 6, "factors": 3, "width": 5}
