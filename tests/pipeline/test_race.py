@@ -26,9 +26,11 @@ from hierlearn.training.blending import (
     decide_race,
     is_free_to_race,
     mixture_weights,
+    race,
     race_folds,
     seen_elsewhere,
 )
+from hierlearn.training.choose import Facts
 from hierlearn.training.processes import Processes
 
 CPU = torch.device("cpu")
@@ -162,6 +164,14 @@ def test_rows_that_are_few_or_have_several_labels_follow_the_rule():
     assert isinstance(job(numbers(), partial), SingleTraining)
 
 
+def test_what_races_is_said_in_words():
+    for kind in ("numbers", "texts"):
+        columns = {"text": 1, "number": 2} if kind == "texts" else {}
+        found = race(Facts(rows=1000, classes=8, depth=3, kind=kind, columns=columns))
+        assert "trees" in found
+        assert all(one.words for one in found.values())
+
+
 # ---------------------------------------- from end to end
 
 
@@ -171,6 +181,7 @@ def test_a_race_keeps_what_predicts_rows_left_out_and_says_so(tmp_path):
         data, Plan(), tmp_path / "model", reporting=Reporting(bar=False, on_message=said.append)
     )
     assert said[0].startswith("racing 4 models on 260 of 260 rows, left out of their training")
+    assert "quick (a memory of similar rows), kernel (a kernel machine)" in said[0]
     assert "kept" in said[1]
     assert is_blend(model.network)
     again = load(tmp_path / "model")

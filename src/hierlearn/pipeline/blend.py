@@ -199,9 +199,10 @@ class BlendTraining(Job):
             f"{self.here.device}"
         )
         if self.races:
+            named = ", ".join(f"{name} ({one.words})" for name, one in found.items())
             text = (
                 f"racing {plural(len(found), 'model')} on {len(self.kept):,} of {len(self.rows):,} "
-                f"rows, left out of their training: {', '.join(found)}"
+                f"rows, left out of their training: {named}"
             )
         if self.here.writes:
             self.reporting.message(text)

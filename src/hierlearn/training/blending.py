@@ -72,12 +72,14 @@ class Ingredient:
         settings: settings that differ from the recipe's.
         one_solution: whether one network is enough: every seed gives the same, or it is an
             ensemble already.
+        words: what it is, for the reader of a race.
     """
 
     recipe: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     one_solution: bool = False
+    words: str = ""
 
     def plan(self, plan: Plan, ensemble_size: int, *, table: bool = False) -> Plan:
         """Return how to train it under the plan of the blend.
@@ -154,9 +156,13 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         # One slope in all trainings: how sure each model is, the rows that are left out decide.
         flat = {"head_options": {"strategy": "flat", "slope": SLOPE}}
         found = {
-            "linear": Ingredient("linear", {"head_options": {"slope": SLOPE}}),
-            "linear-flat": Ingredient("linear", flat),
-            "linear-smooth": Ingredient("linear", flat, {"l2_penalty": SMOOTH}),
+            "linear": Ingredient(
+                "linear", {"head_options": {"slope": SLOPE}}, words="an SVM for every branch"
+            ),
+            "linear-flat": Ingredient("linear", flat, words="an SVM for every class"),
+            "linear-smooth": Ingredient(
+                "linear", flat, {"l2_penalty": SMOOTH}, words="the same for noisy labels"
+            ),
         }
         if facts.columns.keys() - {"text"}:
             width = DENSE // (facts.columns.get("category", 0) + 1)
@@ -172,9 +178,13 @@ def race(facts: Facts) -> dict[str, Ingredient]:
         "batch_size": -(-facts.rows // batches),
         "learning_rate": HURRIED_RATE,
     }
-    found = {} if facts.is_wide else {QUICK: Ingredient("quick", settings=hurried)}
+    found = (
+        {}
+        if facts.is_wide
+        else {QUICK: Ingredient("quick", settings=hurried, words="a memory of similar rows")}
+    )
     if facts.rows <= KERNEL_ROWS:
-        found["kernel"] = Ingredient("kernel")
+        found["kernel"] = Ingredient("kernel", words="a kernel machine")
     return found | forests(facts)
 
 
@@ -186,14 +196,16 @@ def forests(facts: Facts, changes: Mapping[str, Any] | None = None) -> dict[str,
         changes: what else differs from the recipe.
     """
     count = min(FEW_TREES, max(FEWEST_TREES, TREES_BY_ROWS // facts.rows))
-    options: dict[str, Any] = {"trees": {"projections": 16}}
-    if facts.classes <= MOST_FOREST:
-        options["forest"] = {"kind": "forest", "max_features": "sqrt"}
     every = {"trees": count, "min_samples_leaf": 1}
-    return {
-        name: Ingredient("trees", {**(changes or {}), "network_options": {**every, **own}})
-        for name, own in options.items()
-    }
+
+    def trees(words: str, **options: Any) -> Ingredient:
+        changed = {**(changes or {}), "network_options": {**every, **options}}
+        return Ingredient("trees", changed, words=words)
+
+    found = {"trees": trees("extremely random trees", projections=16)}
+    if facts.classes <= MOST_FOREST:
+        found["forest"] = trees("a random forest", kind="forest", max_features="sqrt")
+    return found
 
 
 def is_free_to_race(plan: Plan) -> bool:
