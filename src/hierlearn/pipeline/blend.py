@@ -421,7 +421,7 @@ class BlendTraining(Job):
         alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in chosen.single.items())
         order = sorted(chosen.weights, key=lambda key: -chosen.weights[key])
         shown = " + ".join(f"{chosen.weights[key]:.2f} {names[key]}" for key in order)
-        self._say(f"right on the rows left out: {alone}; kept {shown}, {chosen.value:.1%}")
+        self._say(f"right on the rows left out: {alone}; kept {shown}")
         return chosen
 
     # ------------------------------------------------------------------ all rows
