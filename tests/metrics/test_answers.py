@@ -131,7 +131,9 @@ def test_what_lies_below_a_partial_label_is_neither_right_nor_wrong():
 def test_a_row_without_labels_is_right_where_nothing_is_answered():
     found = of([None, "oak"], [[], []])
     assert (found["exact"], found["severity"], found["answered"]) == (0.5, 2, 0.5)
-    assert found["accuracy"] == [None, None, None]
+    assert found["accuracy"] == [0.5, None, None]
+    # So whoever is exact is right at the first level.
+    assert of(["oak", "pug"], [[], ["pug"]])["accuracy"] == [0.5, 1, 1]
 
 
 def test_other_metrics_leave_unknown_entries_out():

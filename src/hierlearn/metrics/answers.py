@@ -5,7 +5,8 @@ are known; A_k and T_k are their classes of level k.
 
     wrong levels   of a row: #{k : A_k != T_k}
     exact          fraction of rows without a wrong level
-    accuracy       of level k: fraction with A_k = T_k, of the rows with T_k not empty
+    accuracy       of level k: fraction with A_k = T_k, of the rows with T_k not empty; of level 1,
+                   of all rows
     severity       mean number of wrong levels, of the rows that have any
     f1             2 sum |A n T| / sum (|A| + |T|), over all rows together
     calibration    sum over bins b of n_b / N * |mean p in b - fraction right in b|, over the
@@ -14,8 +15,8 @@ are known; A_k and T_k are their classes of level k.
     complete       fraction of rows whose answer is not above the terminal classes
 
 So an answer above the truth is wrong at the levels that it lacks, one below it at those that it
-adds, and no answer at every level of the truth. A row without labels has an empty T. A row of which
-nothing is known counts nowhere.
+adds, and no answer at every level of the truth. A row without labels has an empty T, so that any
+answer is wrong at level 1. A row of which nothing is known counts nowhere.
 """
 
 from __future__ import annotations
@@ -126,8 +127,10 @@ class Answers:
 
     @cached_property
     def labeled_levels(self) -> Tensor:
-        """(N, L) bool: at which levels the truth has a class."""
-        return self._by_level(self.targets)
+        """(N, L) bool: at which levels the truth has a class, or says at the first that none is."""
+        labeled = self._by_level(self.targets)
+        labeled[:, 0] = self.counted
+        return labeled
 
     def _by_level(self, entries: Tensor) -> Tensor:
         slices = self.space.hierarchy.level_slices
@@ -203,7 +206,7 @@ def exact(answers: Answers, *, reduction: Reduction = "mean") -> Tensor:
 
 
 def accuracy(answers: Answers) -> Tensor:
-    """Return (L,) the fraction of rows right at each level, of those with a label there."""
+    """Return (L,) the fraction of rows right at each level, of those that count there."""
     check_rows(len(answers), "accuracy")
     labeled = answers.labeled_levels
     return (labeled & ~answers.wrong_levels).sum(dim=0) / labeled.sum(dim=0).double()

@@ -42,7 +42,7 @@ def figures(answers, truth, p, parents, terminals, known=None, bins=15):
         for k in range(1, depth + 1):
             at_a, at_t = {c for c in a if level[c] == k}, {c for c in t if level[c] == k}
             wrong += at_a != at_t
-            if at_t:
+            if at_t or k == 1:
                 labeled[k - 1] += 1
                 right[k - 1] += at_a == at_t
         wrong_levels.append(wrong)
