@@ -199,10 +199,10 @@ class BlendTraining(Job):
             f"{self.here.device}"
         )
         if self.races:
-            named = ", ".join(f"{name} ({one.words})" for name, one in found.items())
             text = (
                 f"racing {plural(len(found), 'model')} on {len(self.kept):,} of {len(self.rows):,} "
-                f"rows, left out of their training: {named}"
+                "rows, left out of their training: "
+                + ", ".join(f"{name} ({one.words})" for name, one in found.items())
             )
         if self.here.writes:
             self.reporting.message(text)
@@ -419,8 +419,8 @@ class BlendTraining(Job):
         for key, (power, p) in sharpened.items():
             self.sharpness[names[key]], predictions[key] = power, p
         alone = ", ".join(f"{names[key]} {one:.1%}" for key, one in chosen.single.items())
-        order = sorted(chosen.weights, key=lambda key: -chosen.weights[key])
-        shown = " + ".join(f"{chosen.weights[key]:.2f} {names[key]}" for key in order)
+        kept = sorted((-weight, names[key]) for key, weight in chosen.weights.items())
+        shown = " + ".join(f"{-weight:.2f} {name}" for weight, name in kept)
         self._say(f"right on the rows left out: {alone}; kept {shown}")
         return chosen
 
