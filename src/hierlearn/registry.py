@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from hierlearn.errors import HierlearnError, arg, did_you_mean, unknown_name
+from hierlearn.errors import HierlearnError, arg, did_you_mean, shorten, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -283,7 +283,7 @@ def parse_pairs(words: Iterable[str], what: str, *, as_typed: bool = False) -> d
 
 
 class CheckedArguments:
-    """Base of what a registry makes: an argument that nothing takes raises, with the nearest.
+    """Base of what a registry makes: an argument that nothing takes raises, with the nearest name.
 
     What ``**options`` of ``__init__`` takes is that of the classes above.
 
@@ -295,9 +295,18 @@ class CheckedArguments:
     takes_anything: ClassVar[bool] = False
     fixes: ClassVar[tuple[str, ...]] = ()
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        kind: Any = cls  # mypy finds no hash of type[Self]
+        if len(given) > 1:
+            taken = inspect.getfullargspec(kind.__init__)
+            first = taken.args[1:]
+            if len(given) > len(first) and taken.varargs is None:
+                raise HierlearnError(
+                    f"{cls.__name__} takes {' and '.join(first)} by position, and "
+                    f"{shorten(repr(given[len(first)]), 80, 20)} needs a name; known: "
+                    f"{', '.join(name for name in argument_names(kind) if name not in first)}"
+                )
         if options and not cls.takes_anything:
-            kind: Any = cls  # mypy finds no hash of type[Self]
             known = argument_names(kind)
             for name in options:
                 if name not in known:

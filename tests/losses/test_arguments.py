@@ -47,6 +47,16 @@ def test_the_nearest_is_named(make, message):
         make()
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_options_have_names(name):
+    entry = LOSSES[name]
+    with pytest.raises(
+        HierlearnError,
+        match=rf"{entry.__name__} takes label_space by position, and 0.1 needs a name",
+    ):
+        entry(TREE, 0.1)
+
+
 def test_a_loss_of_your_own_passes_its_options_on():
     class Named(BCELoss):
         def __init__(self, label_space, *, power=1.0, **options):

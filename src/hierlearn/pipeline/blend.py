@@ -204,15 +204,14 @@ class BlendTraining(Job):
                 "rows, left out of their training: "
                 + ", ".join(f"{name} ({one.words})" for name, one in found.items())
             )
-        if self.here.writes:
-            self.reporting.message(text)
+        self._say(text)
         if out is not None and self.here.world == 1:  # several processes begin again
             self.results = begin_results(out / WORK, self.identity(), resume=resume)
         if self.here.writes and self.reporting.on_prepared is not None:
             self.reporting.on_prepared(TrainingStart(self.label_space, self.settings, text))
-        shown = self.reporting.bar and self.here.writes
         per_part = len(self.held) * UNIT + self.seeds * UNIT // FOLD_SEEDS
         what = "race" if self.races else "effort best"
+        shown = self.reporting.bar and self.here.writes
         with progress_bar(what, len(found) * per_part, show=shown) as progress:
             self.overall = Overall(progress)
             return self._run(found)
