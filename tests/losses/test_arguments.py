@@ -47,9 +47,8 @@ def test_the_nearest_is_named(make, message):
         make()
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_options_have_names(name):
-    entry = LOSSES[name]
+@pytest.mark.parametrize("entry", [one for one in LOSSES.values() if isinstance(one, type)])
+def test_options_have_names(entry):
     with pytest.raises(
         HierlearnError,
         match=rf"{entry.__name__} takes label_space by position, and 0.1 needs a name",
