@@ -242,8 +242,8 @@ def test_every_column_of_texts(minilm: Path) -> None:
     torch.testing.assert_close(every, network)
     other = {"": "minilm", "note": "minilm,normalize=false"}
     step = train(data, Plan(encoder=other, settings=settings)).preprocessor.first
-    assert step.given["note"] == {"source": "minilm", "normalize": False}
-    assert step.given["title"] == {"source": "minilm"}
+    assert step.encoders["note"].given == {"source": "minilm", "normalize": False}
+    assert step.encoders["title"].given == {"source": "minilm"}
 
 
 def test_columns_that_cannot_be_guessed() -> None:
