@@ -129,9 +129,7 @@ def find_factory(name: str) -> Callable[..., nn.Module]:
     """Return a factory of NETWORKS, or that of a backbone such as ``hf:PATH``."""
     from hierlearn.networks import NETWORKS
 
-    if name not in NETWORKS and names_backbone(name):
-        return partial(backbone, source=name)
-    return NETWORKS[name]
+    return partial(backbone, source=name) if names_backbone(name) else NETWORKS[name]
 
 
 def option_names(name: str) -> list[str] | None:
