@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hierlearn.datasets.tables import open_table
 from hierlearn.datasets.tables import write as write_module
 from hierlearn.datasets.tables.write import CodedColumn, check_ending, table_writer
 from hierlearn.errors import DataError
@@ -59,9 +60,20 @@ def test_an_error_on_the_way_leaves_what_was_there(tmp_path, name):
     assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
-def test_an_unknown_ending_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"cannot write the ending '\.xlsx'; known: \.csv, \.tsv"):
-        check_ending(tmp_path / "out.xlsx")
+FORMATS = [*write_module.WRITERS, *(f"{one}.gz" for one in write_module.TEXTS)]
+ODD = ["a,b", 'say "no"', "two\nlines", "a\ttab", "007", "=1+1", "é 文", "#", "NA", "\\n"]
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    numbers = [row / 8 for row in range(len(ODD))]
+    for ending in FORMATS:
+        path = tmp_path / f"out{ending}"
+        with table_writer(path, ["note", "x"]) as append:
+            for part in (slice(0, 5), slice(5, None)):
+                append({"note": ODD[part], "x": numbers[part]})
+        table = open_table(path).read(["note", "x"])
+        assert list(table.texts("note")) == ODD, ending
+        assert table.number_column("x").tolist() == numbers, ending
 
 
 def test_json_lines_and_what_is_compressed(tmp_path):
