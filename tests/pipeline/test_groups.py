@@ -3,12 +3,13 @@
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hierlearn import HierarchicalClassifier, Hierarchy
 from hierlearn.datasets import read_table
 from hierlearn.datasets.dataset import Dataset
-from hierlearn.errors import DataError
+from hierlearn.errors import DataError, DataWarning
 from hierlearn.pipeline.blend import BlendTraining
 from hierlearn.pipeline.run import Reporting
 from hierlearn.training import Plan
@@ -103,6 +104,27 @@ def test_the_number_of_groups_is_checked():
     inputs, labels, groups = recordings()
     with pytest.raises(DataError, match=r"480 rows but groups have 3; give one group per row"):
         HierarchicalClassifier().fit(inputs, labels, groups=groups[:3])
+
+
+@pytest.mark.parametrize("empty", [None, float("nan"), "", pd.NA, pd.NaT])
+def test_a_row_without_a_group_is_refused_as_in_a_table(empty):
+    inputs, labels, groups = recordings()
+    given = pd.Series([*groups[:7], empty, *groups[8:]], dtype=object)
+    with pytest.raises(DataError, match="row 7 has no group; give it one, or leave groups out"):
+        HierarchicalClassifier().fit(inputs, labels, groups=given)
+
+
+def test_groups_are_one_column():
+    inputs, labels, groups = recordings()
+    for given, shape in ((np.array([groups, groups]).T, r"\(480, 2\)"), ("recording", r"\(\)")):
+        with pytest.raises(DataError, match=f"one value per row, .* not the shape {shape}"):
+            HierarchicalClassifier().fit(inputs, labels, groups=given)
+
+
+def test_a_single_group_is_said():
+    inputs, labels, _ = recordings(count=12)
+    with pytest.warns(DataWarning, match="all training rows belong to the group 'r', so none can"):
+        HierarchicalClassifier(recipe="quick", epochs=1).fit(inputs, labels, groups=["r"] * 96)
 
 
 def write(path, *, group=True):

@@ -29,6 +29,7 @@ from hierlearn.estimator.inputs import (
     as_trained,
     check_own_network,
     input_attributes,
+    parse_groups,
     parse_weights,
     read_frame,
 )
@@ -628,7 +629,7 @@ class HierarchicalClassifier(
         """Return the rows that count, and their weights; None where all count alike."""
         labels: Any = form.names(given)
         names = tuple(columns) if getattr(inputs, "kind", None) != "table" else inputs.names
-        together = None if groups is None else np.asarray(groups).astype(str).tolist()
+        together = None if groups is None else parse_groups(groups)
         dataset = Dataset(inputs, labels, form.hierarchy, feature_names=names, groups=together)
         weights = parse_weights(sample_weight, len(dataset))
         if self.class_weight is not None:

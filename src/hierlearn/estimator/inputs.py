@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hierlearn.datasets.tables.table import PLAIN, table_from_frame
-from hierlearn.errors import DataError, HierlearnError
+from hierlearn.errors import DataError, HierlearnError, arg
 from hierlearn.features import FEATURES
-from hierlearn.hierarchy.names import is_frame
+from hierlearn.hierarchy.names import is_frame, is_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from hierlearn.datasets.dataset import Dataset
@@ -144,3 +146,14 @@ def check_own_network(ensemble_size: int, dataset: Dataset) -> None:
             "a module of your own reads dense rows, but X is texts or sparse; make X dense, or "
             "use network='token-bag'"
         )
+
+
+def parse_groups(groups: Sequence[Any]) -> list[str]:
+    """Return the group of each row; raise where a row has none, as the command does."""
+    cells = np.asarray(groups, dtype=object)
+    if cells.ndim != 1:
+        raise DataError(f"groups must have one value per row, (N,), not the shape {cells.shape}")
+    for row, cell in enumerate(cells):
+        if is_missing(cell):
+            raise DataError(f"row {row} has no group; give it one, or leave {arg('groups')} out")
+    return list(map(str, cells))

@@ -262,6 +262,13 @@ def check_learnable(dataset: Dataset, labels: Labels) -> None:
             DataWarning,
             stacklevel=3,
         )
+    if dataset.groups is not None and len(set(dataset.groups)) == 1:
+        warnings.warn(
+            f"all training rows belong to the group {dataset.groups[0]!r}, so none can be held out "
+            f"to compare models, or to calibrate",
+            DataWarning,
+            stacklevel=3,
+        )
     if classes >= MANY_LABELS and single >= ONE_ROW_EACH * classes:
         warnings.warn(
             f"{single:,} of {plural(classes, 'label')} have a single training row, as free text "
