@@ -3,6 +3,7 @@
 import datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hierlearn.datasets.tables.dates import DAYS, TIMES, find_formats, parse_dates
@@ -113,3 +114,23 @@ def test_a_format_is_saved_with_its_column_and_dates_may_be_missing(tmp_path):
 def test_directives_that_only_strptime_knows_are_left_to_it():
     assert parse_date("327 1994", "%j %Y") == np.datetime64("1994-11-23T00:00:00")
     assert parse_date("x", "%j %Y") is None
+
+
+def test_integers_are_read_by_their_digits(tmp_path):
+    """As in a Parquet file or a frame, where a gap makes floats of them."""
+    cells = [20240131, np.int64(20231224), 20220704.0, float("nan"), 20240230, 2024.5, True, np.inf]
+    texts = ["20240131", "20231224", "20220704", "", "20240230", "2024.5", "yes", "inf"]
+    found = parse_dates(cells, "%Y%m%d")
+    assert np.array_equal(found, parse_dates(texts, "%Y%m%d"), equal_nan=True)
+    assert np.isnat(found).tolist() == [False] * 3 + [True] * 5
+    rows = {"day": [20200101 + 100 * (row % 12) for row in range(40)], "class": ["a/b", "a/c"] * 20}
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    kinds = {"day": "date:%Y%m%d"}
+    one, other = (
+        read_table(tmp_path / name, label="class", column_kinds=kinds).inputs
+        for name in ("rows.parquet", "rows.csv")
+    )
+    assert one.kinds == other.kinds == kinds
+    assert np.array_equal(one.columns["day"], other.columns["day"])

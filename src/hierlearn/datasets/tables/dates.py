@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, timezone
 from functools import lru_cache
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def parse_dates(cells: Sequence[Any], form: str) -> Dates:
     """Return (N,) dates to the second, in UTC where there is a time zone; NaT where a cell is none.
 
     Args:
-        cells: texts, or dates of Python, NumPy or pandas.
+        cells: texts, or dates of Python, NumPy or pandas; an integer is read by its digits.
         form: of the texts.
     """
     plain, _, since = form.partition(SINCE)
@@ -88,6 +89,8 @@ def parse_dates(cells: Sequence[Any], form: str) -> Dates:
     found = np.full(len(numbers), np.datetime64("NaT", "s"))
     matches: dict[int, re.Match[str]] = {}
     for place, value in enumerate(numbers):
+        if isinstance(value, Real) and float(value).is_integer():
+            value = f"{value:.0f}"  # 20240131, in a column of integers
         if not isinstance(value, str):
             if not is_missing(value):
                 found[place] = as_date(value)
