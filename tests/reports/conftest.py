@@ -160,4 +160,6 @@ def hostile_model_html(one_thread, tmp_path_factory):
     texts = replace(hostile_texts(), ids=[f"<b onclick=hit()>{row}</b>" for row in range(60)])
     out = tmp_path_factory.mktemp("hostile") / "page.html"
     plan = Plan(recipe="neighbors", settings={"epochs": 1, "device": "cpu"})
-    return write_model_report(train(texts, plan), texts.split("test"), out, split="test")
+    rows = texts.split("test")
+    rows = replace(rows, labels=[*rows.labels[1:], *rows.labels[:1]])  # so that there are mistakes
+    return write_model_report(train(texts, plan), rows, out, split="test")

@@ -31,7 +31,7 @@ def test_the_decoder_fits_the_labels(rows, below, decoder):
     wanted = "hier-f1" if decoder == "leaf" else decoder
     assert choose_decoder(found, RECIPES["flat"], Plan(optimize="hier-f1")) == wanted
     dataset = Dataset(np.zeros((2, 1)), rows, TREE)
-    assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).decoder == decoder
+    assert prepare(dataset, Plan(unlabeled_descendants=below), CPU).decision.decoder == decoder
 
 
 @pytest.mark.parametrize("loss", ["bce", "leaf-ce"])

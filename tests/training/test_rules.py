@@ -175,7 +175,7 @@ def test_texts_with_several_labels_get_a_linear_model_of_every_class():
     labels = Labels([["a/b"]] * 8 + [["a/c", "a/b"]], TREE)
     decision = choose(Facts.of(labels, "texts"), Plan())
     assert decision.name == "linear"
-    assert decision.why == "1 of 9 training rows have several labels, and inputs are texts"
+    assert decision.why == "1 of 9 training rows has several labels, and inputs are texts"
     assert (decision.recipe.loss, decision.settings.optimizer) == ("bce", "linear")
 
 
