@@ -54,7 +54,8 @@ class NumberPreprocessor(Preprocessor["ArrayLike", "NDArray[np.float32]"]):
     @property
     def missing(self) -> NDArray[np.int64]:
         """(D,) how many training values of each column were missing."""
-        return self._learned(self._missing).copy()
+        found: NDArray[np.int64] = self._learned(self._missing).copy()
+        return found
 
     @property
     def input_columns(self) -> int:

@@ -281,7 +281,7 @@ def find_cycle(parent_offsets: Ints, parent_ids: Ints, position: Ints) -> list[i
 def tree_lcas(structure: Structure, a: Ints, b: Ints) -> Ints:
     """Return the lowest common ancestor of each pair of classes of a tree."""
     parents = np.append(structure.first_parents, -1)
-    found = a.copy()
+    found: Ints = a.copy()
     rows = np.arange(len(a))
     while len(rows):
         apart = a != b

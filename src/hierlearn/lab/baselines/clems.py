@@ -244,7 +244,8 @@ class CLEMSLoss(Loss):
 
 def set_costs(truth: Labels, answers: Labels) -> Costs:
     """Return (S, K) what answering one set costs where another is true; see above."""
-    return (mean_heights(truth, answers) + mean_heights(answers, truth).T) * np.float32(0.5)
+    found: Costs = (mean_heights(truth, answers) + mean_heights(answers, truth).T) * np.float32(0.5)
+    return found
 
 
 def mean_heights(sets: Labels, others: Labels) -> Costs:
