@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -265,3 +266,19 @@ def test_an_error_within_the_block_keeps_its_own_words(tmp_path):
     with pytest.raises(WriteError, match=r"^already worded$"), atomic_write(tmp_path / "a"):
         raise WriteError("already worded")
     assert names(tmp_path) == []
+
+
+def test_who_writes_into_a_folder_at_the_same_time_takes_nothing_for_left_behind(tmp_path):
+    def write(number):
+        for time in range(60):
+            if number % 2:
+                with atomic_write(tmp_path / f"{number}-{time}") as file:
+                    file.write("whole")
+            else:
+                with new_folder(tmp_path) as folder:
+                    (folder / "file").write_text("whole")
+                    folder.rename(tmp_path / f"{number}-{time}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(list(tmp_path.iterdir())) == 8 * 60

@@ -79,7 +79,10 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
         with os.fdopen(create(temporary), mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             flush(file)
-        rename(temporary, path)
+            if HAS_LOCKS:  # while it is held, or it could be taken for left behind
+                rename(temporary, path)
+        if not HAS_LOCKS:
+            rename(temporary, path)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -116,12 +119,8 @@ def new_folder(parent: Path) -> Iterator[Path]:
     """Make a hidden folder; it is removed at the end of the block unless it was renamed."""
     parent.mkdir(parents=True, exist_ok=True)
     remove_strays(parent)
-    folder = parent / hidden_name("new")
-    folder.mkdir()
-    handle = os.open(folder, os.O_RDONLY) if HAS_LOCKS else None
+    folder, handle = hold_folder(parent)
     try:
-        if handle is not None:
-            hold(handle)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -140,6 +139,21 @@ def create(path: Path) -> int:
         if os.fstat(handle).st_nlink:  # nobody took it for left behind before it was held
             return handle
         os.close(handle)
+
+
+def hold_folder(parent: Path) -> tuple[Path, int | None]:
+    """Make a hidden folder, and hold it."""
+    while True:
+        folder = parent / hidden_name("new")
+        folder.mkdir()
+        if not HAS_LOCKS:
+            return folder, None
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            hold(handle)
+            if folder.exists():
+                return folder, handle
+            os.close(handle)
 
 
 def hold(handle: int) -> None:
@@ -192,7 +206,7 @@ def hidden_name(ending: str) -> str:
 
 def remove_strays(folder: Path) -> None:
     """Remove what killed processes of hierlearn left in a folder, and nothing else."""
-    for entry in strays(folder):
+    for entry in strays(folder):  # held while it is removed: who creates it waits, and sees it gone
         with suppress(OSError):
             if entry.suffix == ".new":
                 shutil.rmtree(entry, ignore_errors=True)
@@ -200,22 +214,25 @@ def remove_strays(folder: Path) -> None:
                 entry.unlink()
 
 
-def strays(folder: Path) -> list[Path]:
-    """Return what killed processes of hierlearn left in a folder: what is ours, and not held."""
-    found = []
-    for path in folder.glob(f"{HIDDEN}*") if HAS_LOCKS else ():
+def strays(folder: Path) -> Iterator[Path]:
+    """Yield what killed processes of hierlearn left in a folder, and hold each meanwhile."""
+    for path in sorted(folder.glob(f"{HIDDEN}*")) if HAS_LOCKS else ():
         right = stat.S_ISDIR if path.suffix == ".new" else stat.S_ISREG
-        if STRAY.fullmatch(path.name):
-            with suppress(OSError):
-                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    held = os.fstat(handle)
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if right(held.st_mode) and held.st_uid == os.geteuid():
-                        found.append(path)
-                finally:
-                    os.close(handle)
-    return found
+        if not STRAY.fullmatch(path.name):
+            continue
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if right(found.st_mode) and found.st_uid == os.geteuid():
+                yield path
+        except OSError:
+            pass  # somebody writes it, or nobody can tell
+        finally:
+            os.close(handle)
 
 
 def is_empty(folder: Path) -> bool:
